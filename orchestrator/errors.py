@@ -1,0 +1,224 @@
+"""The one error tree: what went wrong, whether a retry can help, and what the user can do.
+
+EscaleraError                     exit
+├── UsageError                    2     a flag, a prompt or a value that cannot be used
+├── ConfigError                   2     a setting, an agent or a file of the configuration
+├── DocumentError                 2     a document that is not what its format says
+├── NotFound                      3     no such session, turn or percept
+├── Ambiguous                     3     a reference that fits several
+├── SessionInUse                  4     another process holds the session
+├── StoreError                    1     the store cannot be read or written
+│   ├── StoreTooNew                     written by a newer version
+│   ├── StoreReadOnly                   the folder or the file cannot be written
+│   ├── StoreFull                       no space left
+│   └── LeaseLost                       slept past the lease: another owner went on
+├── PluginError                   2     a provider kind or plugin that is missing or broken
+└── ProviderError                 1     the turn failed (page 7)
+    ├── AuthFailed · OutOfFunds · PermissionDenied · Blocked
+    ├── Transient(retry_after)          a retry can help
+    │   └── RateLimited · Overloaded · Unavailable
+    ├── TimedOut(which) · Incomplete(partial) · ProtocolError · EmptyAnswer
+    ├── ContextOverflow(limit, needed) · InvalidRequest · ModelNotFound
+    ├── SessionLost
+    ├── Cancelled                 130
+    └── BudgetExceeded(parts)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+
+class EscaleraError(Exception):
+    """Anything the user is told. `hint` says what to do about it, in one line."""
+
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+    """Whether the same request may succeed if it is simply sent again (page 7)."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    @property
+    def type(self) -> str:
+        """The name of the class, as it stands in documents (page 6)."""
+        return type(self).__name__
+
+
+class UsageError(EscaleraError):
+    """A command line or a prompt that cannot be used."""
+
+    exit_code = 2
+
+
+class ConfigError(EscaleraError):
+    """A value of the configuration that cannot be used; the message names it and its source."""
+
+    exit_code = 2
+
+
+class DocumentError(EscaleraError):
+    """A document that does not follow its format; the message gives the path of the wrong value."""
+
+    exit_code = 2
+
+
+class PluginError(EscaleraError):
+    """A provider kind that is not installed, or a plugin that does not load."""
+
+    exit_code = 2
+
+
+class NotFound(EscaleraError):
+    """A reference to something that is not there."""
+
+    exit_code = 3
+
+
+class Ambiguous(EscaleraError):
+    """A reference that fits several things; `candidates` lists them."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, candidates: Sequence[str], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.candidates = tuple(candidates)
+
+
+class SessionInUse(EscaleraError):
+    """Another process holds the session's lease (page 1)."""
+
+    exit_code = 4
+
+
+class StoreError(EscaleraError):
+    """The store cannot do what it was asked; nothing was half done."""
+
+
+class StoreTooNew(StoreError):
+    """The file was written by a newer version of Escalera."""
+
+
+class StoreReadOnly(StoreError):
+    """The store's folder or file cannot be written."""
+
+
+class StoreFull(StoreError):
+    """There is no space left where the store lies."""
+
+
+class LeaseLost(StoreError):
+    """The session's lease lapsed or was taken over; this owner may write nothing more (page 1)."""
+
+
+class ProviderError(EscaleraError):
+    """A turn that a provider did not complete. `partial` is the text that had come by then."""
+
+    def __init__(self, message: str, *, hint: str | None = None, agent: str | None = None, partial: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.agent = agent
+        self.partial = partial
+
+
+class AuthFailed(ProviderError):
+    """401, 403 or expired credentials."""
+
+
+class OutOfFunds(ProviderError):
+    """402, or a text about credit."""
+
+
+class Transient(ProviderError):
+    """A failure that may pass by itself; `retry_after` in seconds when the provider named a time."""
+
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after: float | None = None, hint: str | None = None, agent: str | None = None, partial: str = "") -> None:
+        super().__init__(message, hint=hint, agent=agent, partial=partial)
+        self.retry_after = retry_after
+
+
+class RateLimited(Transient):
+    """429 or throttling."""
+
+
+class Overloaded(Transient):
+    """The provider has no capacity at the moment (529, 503 with that text)."""
+
+
+class Unavailable(Transient):
+    """Refused, not resolved, reset, or a 5xx."""
+
+
+class TimedOut(ProviderError):
+    """A timer of ours ended the call; the request may still be running and billed."""
+
+    def __init__(
+        self, message: str, *, which: Literal["first_byte", "idle", "turn"], hint: str | None = None, agent: str | None = None, partial: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint, agent=agent, partial=partial)
+        self.which = which
+
+
+class ContextOverflow(ProviderError):
+    """The model's window is too small; `limit` and `needed` in tokens when the provider said them."""
+
+    def __init__(
+        self, message: str, *, limit: int | None = None, needed: int | None = None, hint: str | None = None, agent: str | None = None, partial: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint, agent=agent, partial=partial)
+        self.limit = limit
+        self.needed = needed
+
+
+class InvalidRequest(ProviderError):
+    """The provider refused the request as malformed; sending it again cannot help."""
+
+
+class ModelNotFound(ProviderError):
+    """The provider does not know the model."""
+
+
+class SessionLost(ProviderError):
+    """The agent no longer has the conversation it was asked to resume."""
+
+
+class PermissionDenied(ProviderError):
+    """Something the agent needed was refused."""
+
+
+class Blocked(ProviderError):
+    """A filter, a guardrail or a refusal stopped the answer."""
+
+
+class EmptyAnswer(ProviderError):
+    """The answer ended properly and held nothing."""
+
+
+class Incomplete(ProviderError):
+    """The answer ended without its end marker; what came is kept as `partial`, never as an answer."""
+
+
+class ProtocolError(ProviderError):
+    """The backend spoke something that is not its protocol."""
+
+
+class Cancelled(ProviderError):
+    """The user, or the end of the lease, cancelled the turn."""
+
+    exit_code = 130
+
+
+class BudgetExceeded(ProviderError):
+    """What is never dropped is larger than the budget; nothing was sent (page 3).
+
+    `parts` are the sizes in characters, `limit` the budget.
+    """
+
+    def __init__(self, message: str, *, parts: Mapping[str, int], limit: int, hint: str | None = None, agent: str | None = None) -> None:
+        super().__init__(message, hint=hint, agent=agent)
+        self.parts = dict(parts)
+        self.limit = limit

@@ -1,0 +1,84 @@
+"""Messages and their parts, in the form that belongs to no provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+MessageRole = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What was said."""
+
+    text: str
+    extra: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What a model thought aloud: no answer, and bound to the exact model that signed it."""
+
+    text: str
+    model: str | None = None
+    signature: str | None = None
+    extra: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A request to run a tool. `extra` is what its provider wants back unchanged (page 6)."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gave back for the call with the same `id`."""
+
+    id: str
+    content: str
+    is_error: bool = False
+    extra: Mapping[str, Any] | None = None
+
+
+Part = Text | Reasoning | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: a role and its parts in order. Tool results travel in `user` messages."""
+
+    role: MessageRole
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one turn as the provider reported them; what it did not report stays `None`, never 0."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+def well_formed(text: str) -> str:
+    """The text with every unpaired surrogate and NUL replaced by U+FFFD, so that it can be stored and sent.
+
+    Surrogate pairs (as two code units) become the character they stand for.
+    """
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

@@ -1,0 +1,156 @@
+"""How a turn is handed to the escalation agent: one pure decision from facts, limits and flags (page 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from orchestrator.session import ExternalSession, Need, Reason, Role, Session, State, TurnLog, last_escalation_turn, need_changed_since_escalation
+
+
+class Mode(StrEnum):
+    """What the agent can be taken to know already."""
+
+    FIRST = "first"
+    FRESH_START = "fresh_start"
+    RETURNING = "returning"
+    RESUME = "resume"
+    CONTINUATION = "continuation"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A mode and the reasons for it, most decisive first."""
+
+    mode: Mode
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the decision looks at: the session as it stands, and the agent that shall have the turn."""
+
+    state: State
+    last_escalation: int | None
+    """Index of the last completed escalation turn, `None` when there is none."""
+    last_escalation_agent: str | None
+    primary_turns: int
+    """Completed primary turns since then; 0 when never escalated."""
+    need_changed: bool
+    need_turn: int | None
+    agent: str
+    keeps_conversation: bool
+    external_sessions: tuple[ExternalSession, ...]
+    """The agent's own, from completed turns."""
+    workspace: str
+    config_dir: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What the user asked for, against which no rule stands."""
+
+    fresh: bool = False
+
+
+class ModeLimits(Protocol):
+    """The limits that the decision reads."""
+
+    @property
+    def returning_fresh_start_local_turns(self) -> int:
+        """From how many primary turns on the agent's memory is stale; 0 = never."""
+
+
+def decide(facts: Facts, limits: ModeLimits, flags: Flags) -> Decision:
+    """The mode of the next escalation turn: page 2's table, first match wins, then what an own conversation needs."""
+    stale = _staleness(facts, limits.returning_fresh_start_local_turns)
+    if flags.fresh:
+        mode = Mode.FIRST if facts.last_escalation is None else Mode.FRESH_START
+        return Decision(mode, (Reason("forced", "the user asked for a fresh start"),))
+    if facts.state is State.WAITING:
+        return _waiting(facts)
+    if facts.last_escalation is None:
+        return Decision(Mode.FIRST, (Reason("never_escalated", "no escalation turn was completed in this session"),))
+    if stale:
+        return Decision(Mode.FRESH_START, stale)
+    if facts.primary_turns == 0:
+        return _resumable(facts, Mode.CONTINUATION, Reason("no_primary_turns", f"no primary turn was completed since turn {facts.last_escalation}"))
+    return _resumable(facts, Mode.RETURNING, Reason("primary_worked", f"{_turns(facts.primary_turns)} since turn {facts.last_escalation}"))
+
+
+def _staleness(facts: Facts, gap: int) -> tuple[Reason, ...]:
+    """Rules 4 and 5; both are reported when both hold."""
+    reasons = []
+    if facts.need_changed:
+        reasons.append(Reason("need_changed", f"need set in turn {facts.need_turn}, last escalation turn {facts.last_escalation}"))
+    if gap > 0 and facts.last_escalation is not None and facts.primary_turns >= gap:
+        reasons.append(Reason("turn_gap", f"{_turns(facts.primary_turns)} since turn {facts.last_escalation}, limit {gap}"))
+    return tuple(reasons)
+
+
+def _waiting(facts: Facts) -> Decision:
+    """A reply goes back to the agent that asked and is never stale; another agent cannot resume what it never heard."""
+    reason = Reason("waiting", f"turn {facts.last_escalation} by {facts.last_escalation_agent!r} ended with a question")
+    if facts.last_escalation_agent is not None and facts.agent != facts.last_escalation_agent:
+        return Decision(Mode.FRESH_START, (reason, _other_agent(facts)))
+    return _resumable(facts, Mode.RESUME, reason)
+
+
+def _resumable(facts: Facts, mode: Mode, reason: Reason) -> Decision:
+    """`mode`, or a fresh start with one more reason where the agent's own conversation cannot be resumed."""
+    obstacle = _obstacle(facts) if facts.keeps_conversation else None
+    return Decision(mode, (reason,)) if obstacle is None else Decision(Mode.FRESH_START, (reason, obstacle))
+
+
+def _obstacle(facts: Facts) -> Reason | None:
+    if facts.last_escalation_agent != facts.agent:
+        return _other_agent(facts)
+    if not facts.external_sessions:
+        return Reason("external_session_missing", f"{facts.agent!r} has no conversation of its own to resume")
+    if resumable_session(facts.external_sessions, facts.workspace, facts.config_dir) is None:
+        known = facts.external_sessions[0]
+        return Reason("other_workspace", f"its conversation belongs to {known.workspace}" + (f" ({known.config_dir})" if known.config_dir else ""))
+    return None
+
+
+def _other_agent(facts: Facts) -> Reason:
+    return Reason("other_agent", f"turn {facts.last_escalation} was by {facts.last_escalation_agent!r}, not by {facts.agent!r}")
+
+
+def resumable_session(sessions: Sequence[ExternalSession], workspace: str, config_dir: str | None) -> ExternalSession | None:
+    """The one for this workspace and configuration folder; a missing configuration folder matches any (page 2)."""
+    for session in sessions:
+        if session.workspace == workspace and (session.config_dir is None or config_dir is None or session.config_dir == config_dir):
+            return session
+    return None
+
+
+def facts_of(
+    session: Session, log: TurnLog, *, need: Need | None, state: State, agent: str, keeps_conversation: bool, workspace: str, config_dir: str | None = None
+) -> Facts:
+    """Count what the decision looks at. `need` and `state` are as they stand after expiry (page 1)."""
+    last = last_escalation_turn(log)
+    own = tuple(known for known in session.external_sessions if known.agent == agent and known.turn_index is not None)
+    return Facts(
+        state=state,
+        last_escalation=None if last is None else last.index,
+        last_escalation_agent=None if last is None else last.agent,
+        primary_turns=_primary_turns(log, None if last is None else last.index),
+        need_changed=need_changed_since_escalation(need, log),
+        need_turn=None if need is None else need.turn_index,
+        agent=agent,
+        keeps_conversation=keeps_conversation,
+        external_sessions=own,
+        workspace=workspace,
+        config_dir=config_dir,
+    )
+
+
+def _primary_turns(log: TurnLog, last_escalation: int | None) -> int:
+    return 0 if last_escalation is None else log.count(role=Role.PRIMARY, start=last_escalation + 1)
+
+
+def _turns(count: int) -> str:
+    return "1 primary turn" if count == 1 else f"{count} primary turns"

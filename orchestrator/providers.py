@@ -1,0 +1,297 @@
+"""The provider seam: what the core hands to a plugin, and the events that come back (page 7)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from orchestrator.errors import Cancelled
+from orchestrator.messages import Message, Part, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+WireProfile = Literal["openai", "openai-strict", "anthropic", "bedrock", "none"]
+"""Which message lists a wire format accepts (page 3); `none` for agents that get no history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a provider can do, so that the core knows what to give it."""
+
+    keeps_conversation: bool = False
+    """It has external sessions of its own (page 2); it gets no history."""
+    takes_tools: bool = False
+    """It runs tools of the core; else it gets the tags of page 2."""
+    streams: bool = True
+    reports_usage: bool = True
+    reports_cost: bool = False
+    asks_permissions: bool = False
+    profile: WireProfile = "openai"
+    context_window_tokens: int | None = None
+    """The window, where the provider knows its model's; the setting of the same name goes before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """A tool as it is told to a model: `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemBlock:
+    """One named system text: `static` parts, `orientation`, `percepts`, in the order they are sent."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """For providers that keep their own: which external session the turn runs in, and how."""
+
+    action: Literal["start", "resume"]
+    id: str
+    """A fresh uuid for `start`, `<new>` in a plan."""
+    system_text: str
+    """The bytes of the system prompt file: the same for the life of this external session (page 2)."""
+    context_block: str
+    """What is new, to stand in front of the prompt in the user message."""
+    model: str | None = None
+    """The model that served its first turn, for when none is configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds, each `None` for no limit."""
+
+    first_byte: float | None = 60.0
+    idle: float | None = 120.0
+    turn: float | None = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call: everything that will be sent, already fitted and normalised."""
+
+    agent: str
+    system: tuple[SystemBlock, ...]
+    """Empty for providers that keep their own conversation."""
+    messages: tuple[Message, ...]
+    """The history and, last, the prompt; only the prompt for providers that keep their own conversation."""
+    tools: tuple[ToolSchema, ...] = ()
+    conversation: Conversation | None = None
+    workspace: str = ""
+    session: str = ""
+    max_output_tokens: int | None = None
+    timeouts: Timeouts = Timeouts()
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of answer text, for display; it becomes part of the answer with its `MessageDone`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of reasoning, for display."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDone:
+    """An assistant message is final: its parts in order. Its deltas came before it, or never."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultSeen:
+    """A tool that the agent ran by itself (a CLI agent) gave this back."""
+
+    id: str
+    content: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    """Tokens so far; the last one of a call counts, they are never added up within a call."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalSessionStarted:
+    """The id under which the agent keeps this conversation."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the user should know that is no part of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """All deltas since the last `MessageDone` are void: the answer is asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The call's proper end. Exactly one, last; an iterator that ends without it was cut off."""
+
+    reason: Literal["stop", "tool_calls", "length", "blocked", "other"]
+    model_served: str | None = None
+
+
+Event = TextDelta | ReasoningDelta | MessageDone | ToolResultSeen | UsageReport | ExternalSessionStarted | Notice | Withdrawn | Finished
+
+
+# -- cancelling and asking ------------------------------------------------------------------------
+
+
+class Cancel:
+    """Says that a turn shall stop. A provider registers what frees its socket or child; setting it twice is harmless."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] = []
+        self.reason = "cancelled by the user"
+
+    @property
+    def event(self) -> threading.Event:
+        """Set once the turn is cancelled; for waiting on."""
+        return self._event
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def set(self, reason: str = "cancelled by the user") -> None:
+        """Cancel: run every registered callback once, in this thread."""
+        with self._lock:
+            if self._event.is_set():
+                return
+            self.reason = reason
+            self._event.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call it when cancelled, at once if that was before; returns what takes it back."""
+        with self._lock:
+            if not self._event.is_set():
+                self._callbacks.append(callback)
+                return lambda: self._forget(callback)
+        callback()
+        return lambda: None
+
+    def raise_if_set(self) -> None:
+        """Raise `Cancelled` when the turn was cancelled."""
+        if self._event.is_set():
+            raise Cancelled(self.reason)
+
+    def _forget(self, callback: Callable[[], None]) -> None:
+        with self._lock:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an agent wants from the human before it goes on; `schema` is the flat subset of MCP elicitation (page 5)."""
+
+    message: str
+    mode: Literal["form", "url", "confirm"] = "confirm"
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a question; `by` tells a human's cancel from `expiry` and from `nobody` there to ask."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Mapping[str, Any] = field(default_factory=dict)
+    by: str = "human"
+
+
+Ask = Callable[[Question], Answer]
+"""The question broker as a provider sees it: blocks until there is an answer."""
+
+
+# -- the provider ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Whether a backend answers, in one word for programs and one line for people."""
+
+    ok: bool
+    status: Literal["works", "not_installed", "not_logged_in", "no_credentials", "no_region", "unknown_model", "refused", "quota", "error"]
+    detail: str = ""
+    hint: str | None = None
+
+
+class Provider(Protocol):
+    """One configured agent's backend. Made by its kind's factory; opens nothing until `run` or `check`."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do, for its configured model."""
+
+    @property
+    def model(self) -> str | None:
+        """The model that is asked for, where one is configured."""
+
+    def preview(self, request: Request) -> Mapping[str, Any]:
+        """What `run` would send, without sending: `{"body": …}` or `{"argv": …, "system_prompt_file": …, "stdin": …}`; secrets as `***`."""
+
+    def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
+        """Send one call and give its events. Raises from the error tree; frees everything when `cancel` is set or the iterator is closed."""
+
+    def check(self) -> CheckResult:
+        """Whether the backend answers, spending no tokens where that can be avoided."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    """What a factory gets beside its options: who the agent is, and where it works."""
+
+    name: str
+    workspace: str
+    environ: Mapping[str, str]
+    secret_values: Sequence[str] = ()
+    """Secrets of other agents, which this agent's children must not see."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderKind:
+    """A kind of provider as a plugin registers it: its name, the pydantic model of its options, its factory."""
+
+    name: str
+    options: type[BaseModel]
+    """`extra="forbid"`, so that a misspelt option is an error that names its key. Credentials are `SecretStr`."""
+    factory: Callable[[Any, AgentContext], Provider]
+    """Called with a validated instance of `options`."""
+    summary: str = ""
+
+
+def tool_calls(parts: Sequence[Part]) -> tuple[ToolCall, ...]:
+    """The tool calls among some parts."""
+    return tuple(part for part in parts if isinstance(part, ToolCall))

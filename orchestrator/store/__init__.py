@@ -1,0 +1,130 @@
+"""The store seam: everything that is kept, behind verbs that are one transaction each (page 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from orchestrator.messages import Part
+from orchestrator.percepts import Percept
+from orchestrator.session import Session, Turn, TurnLog
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A lease on a session. Every append carries its `fence`; an owner whose fence was overtaken can write nothing."""
+
+    session: str
+    owner: str
+    fence: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBy:
+    """Who has the session's lease, and until when unless it is renewed."""
+
+    owner: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """A session as a list shows it."""
+
+    id: str
+    name: str | None
+    workspace: str
+    created_at: datetime | None
+    updated_at: datetime | None
+    state: str
+    turns: int
+    need: str | None
+    in_use: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A turn whose text holds what was searched for; the match stands between `[` and `]` in the snippet."""
+
+    session: str
+    name: str | None
+    workspace: str
+    turn: int
+    snippet: str
+
+
+class Store(Protocol):
+    """What a store does. Rows become values before they leave it; a damaged one is reported, never in the way.
+
+    Raises `NotFound`, `Ambiguous`, `LeaseLost`, `StoreReadOnly`, `StoreFull`, `StoreTooNew`, `StoreError`.
+    """
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """What the user should be told: rows skipped, a file set aside, another journal mode."""
+
+    def now(self) -> datetime:
+        """The store's own clock, aware, in UTC; leases go by it."""
+
+    def create(self, session: Session) -> None:
+        """A new session without turns."""
+
+    def find(self, ref: str | None, workspace: str) -> Session:
+        """By exact id, unique id prefix, exact name within the workspace, or `None` for its newest; never creates."""
+
+    def log(self, session: str) -> TurnLog:
+        """The session's turns, read on demand; an open turn without a living owner reads as `interrupted`."""
+
+    def list(self, workspace: str | None) -> Sequence[SessionSummary]:
+        """Newest first; of one workspace, or of all."""
+
+    def search(self, text: str, workspace: str | None, limit: int = 50) -> Sequence[SearchHit]:
+        """Full text over prompts and steps, best first; of one workspace, or of all."""
+
+    def claim(self, session: str, owner: str, ttl: timedelta) -> Claim | HeldBy:
+        """Take the lease if it is free, lapsed, or its owner is dead; then marks turns found open as `interrupted`."""
+
+    def renew(self, claim: Claim, ttl: timedelta) -> Claim:
+        """Hold it longer. Raises `LeaseLost`."""
+
+    def release(self, claim: Claim) -> None:
+        """Give it back; a lost one is no error."""
+
+    def open_turn(self, claim: Claim, turn: Turn, session: Session) -> None:
+        """Store the turn (outcome open) and the session's header before anything is sent. Idempotent by index."""
+
+    def append_step(self, claim: Claim, index: int, seq: int, step: Part) -> None:
+        """Store one finished step of the open turn. Idempotent by index and `seq`."""
+
+    def close_turn(self, claim: Claim, turn: Turn, session: Session, percepts: Sequence[Percept] = ()) -> None:
+        """Store the turn's end (everything but its steps), the session's header and what was learned, in one transaction."""
+
+    def save(self, claim: Claim, session: Session) -> None:
+        """Store the session's header (need, state, brief, name)."""
+
+    def import_session(self, session: Session, turns: Sequence[Turn]) -> None:
+        """A whole session at once; an id that is taken raises `StoreError` and nothing is stored."""
+
+    def drop(self, session: str) -> None:
+        """Remove a session and its turns; raises `SessionInUse` while it is held."""
+
+    def learn(self, percept: Percept) -> tuple[Percept, bool]:
+        """Store a percept, or reinforce the one that says the same: (what stands now, whether it is new)."""
+
+    def percepts(self, *, session: str | None = None) -> Sequence[Percept]:
+        """Global percepts and those of the session, heaviest first, ties by id."""
+
+    def forget(self, ref: str) -> Percept:
+        """Remove one, by id or unique prefix, and give it back."""
+
+    def mark_used(self, ids: Sequence[str], at: datetime) -> None:
+        """Percepts that were really sent: sets `last_used_at`, resets `idle_seconds`."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+__all__ = ["Claim", "HeldBy", "SearchHit", "SessionSummary", "Store"]
