@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,3 +36,9 @@ class Percept:
     idle_seconds: float = 0.0
     source: Mapping[str, Any] | None = None
     trust: Literal["user", "agent", "tool_output"] = "user"
+
+
+def statement_key(content: str) -> str:
+    """What makes two percepts the same statement: their set of words, case and punctuation set aside (page 4)."""
+    words = re.findall(r"\w+", unicodedata.normalize("NFKC", content).casefold())
+    return " ".join(sorted(set(words)))
