@@ -1,0 +1,140 @@
+"""The root command: global options, commands that are loaded when they are called, errors in one line."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchestrator import __version__
+from orchestrator.cli.output import Output, printable
+from orchestrator.errors import EscaleraError
+from orchestrator.settings.declarations import SETTINGS, Setting
+
+COMMANDS = {
+    "ask": "one turn, by the agent that fits",
+    "plan": "what the next turn would be and would send",
+    "demo": "a guided tour with real inference",
+    "session": "list, show, search, export, import, rename, fork, drop",
+    "need": "what the user is trying to do: show, set, clear, restore",
+    "memory": "remembered facts: list, learn, forget",
+    "agents": "configured agents",
+    "plugins": "what is installed, and what failed to load",
+    "settings": "every setting, its value and where that comes from",
+    "trust": "accept a project file as it is now",
+    "paths": "the folders that are used",
+}
+
+
+class RootGroup(click.Group):
+    """Finds each command in a module of its own name, imported only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"orchestrator.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS:
+            raise click.UsageError(f"no such command {args[0]!r}{_nearest(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _setting_option(setting: Setting) -> click.Option:
+    return click.Option([setting.flag], hidden=True, metavar="VALUE", help=setting.help)
+
+
+@click.command(
+    cls=RootGroup,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    epilog="Every setting is also a flag here, before the command: `escalera settings list` names them.",
+)
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Use this configuration instead of the user's and the project's file.")
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set any setting, also per agent: agents.NAME.model=…")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours on the terminal.")
+@click.option("--no-input", is_flag=True, help="Never ask, as without a terminal.")
+@click.option("--plain", is_flag=True, help="For screen readers: no cursor movement, no spinner.")
+@click.version_option(__version__, "--version", message="escalera %(version)s")
+@click.pass_context
+def root(ctx: click.Context, config: Path | None, sets: tuple[str, ...], color: str, no_input: bool, plain: bool, **flags: str | None) -> None:
+    """One shared session between a cheap primary agent and a strong escalation agent."""
+    from orchestrator.cli.front import Front
+
+    named = {setting.path: value for setting in SETTINGS if setting.flag and (value := flags.get(_parameter(setting))) is not None}
+    output = Output.of(os.environ, color=color, no_input=no_input, plain=plain)
+    ctx.obj = Front(environ=os.environ, cwd=Path.cwd(), config_file=config, sets=sets, flags=named, output=output)
+    ctx.call_on_close(ctx.obj.close)
+
+
+def _parameter(setting: Setting) -> str:
+    return setting.flag.removeprefix("--").replace("-", "_")
+
+
+root.params.extend(_setting_option(setting) for setting in SETTINGS if setting.flag)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The whole program: the exit code of page 6; every failure is one clear message, never a traceback."""
+    wants_json = any(argument in {"--json", "--stream-json"} for argument in _before_prompt(arguments))
+    try:
+        result = root.main(args=list(arguments), prog_name="escalera", standalone_mode=False)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        return _usage(error, wants_json)
+    except EscaleraError as error:
+        return _failed(error, wants_json)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read us has gone; that is no failure
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _before_prompt(arguments: Sequence[str]) -> Sequence[str]:
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def _usage(error: click.ClickException, wants_json: bool) -> int:
+    from orchestrator.errors import UsageError
+
+    text = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        known = error.possibilities or _options_of(error.ctx)
+        text = f"no such option {error.option_name!r}{_nearest(error.option_name, known)}"
+    return _failed(UsageError(text[:1].lower() + text[1:].rstrip(".")), wants_json)
+
+
+def _options_of(ctx: click.Context | None) -> list[str]:
+    return [option for parameter in ctx.command.params for option in parameter.opts] if ctx else []
+
+
+def _nearest(word: str, known: Any) -> str:
+    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def _failed(error: EscaleraError, wants_json: bool) -> int:
+    if wants_json:
+        from orchestrator.documents.error import error_document
+
+        Output.print_json(error_document(error))
+    sys.stderr.write(printable(f"escalera: {error.message}" + (f" ({error.hint})" if error.hint else "")) + "\n")
+    return error.exit_code

@@ -1,0 +1,86 @@
+"""`escalera ask`: one turn."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import click
+
+from orchestrator.cli.front import Front
+from orchestrator.cli.prompt import choice_options, choice_of, prompt_text
+from orchestrator.cli.sessions import chosen_session
+from orchestrator.cli.watch import Watcher, watcher_for
+from orchestrator.providers import Answer, Cancel, Question
+
+
+@click.command("ask")
+@click.argument("prompt", nargs=-1)
+@choice_options
+@click.option("--session", "session", metavar="REF", help="An id, the beginning of one, or a name.")
+@click.option("--new", is_flag=True, help="Begin a session.")
+@click.option("--name", metavar="NAME", help="The session of that name, begun if there is none.")
+@click.option("--timeout", metavar="TIME", help="End the turn after that long, as in 90s or 5m.")
+@click.option("--json", "as_json", is_flag=True, help="Print the turn document.")
+@click.option("--stream-json", is_flag=True, help="Print one event a line, the turn document last.")
+@click.pass_obj
+def command(
+    front: Front,
+    prompt: tuple[str, ...],
+    session: str | None,
+    new: bool,
+    name: str | None,
+    timeout: str | None,
+    as_json: bool,
+    stream_json: bool,
+    **choice: Any,
+) -> int:
+    """One turn of the session, by the agent that fits; PROMPT may also be piped in."""
+    from orchestrator.documents.turn import turn_document
+    from orchestrator.escalation import take_turn
+    from orchestrator.planning import Wish
+
+    text = prompt_text(front, prompt)
+    wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
+    front.greet()
+    store = front.store()
+    chosen = chosen_session(front, store, ref=session, new=new, name=name)
+    place = front.workplace(store, chosen.workspace, turn_timeout=None if timeout is None else front.duration(timeout, "--timeout"))
+    watcher = watcher_for(front.output, as_json=as_json, stream_json=stream_json)
+    cancel = Cancel()
+    denied: list[Question] = []
+    with _cancelled_by_signals(cancel), watcher:
+        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=lambda question: _nobody(denied, watcher, question), watch=watcher.show)
+    document = turn_document(report)
+    watcher.finish(report, document)
+    if report.error is not None:
+        front.output.notice(f"escalera: {report.error.message}" + (f" ({report.error.hint})" if report.error.hint else ""))
+        return report.error.exit_code
+    return 5 if denied else 0
+
+
+def _nobody(denied: list[Question], watcher: Watcher, question: Question) -> Answer:
+    """Nobody can be asked from here: refused at once, said, and told apart from a human's no (page 5)."""
+    denied.append(question)
+    watcher.notice(f"denied, since nobody could be asked: {question.message}")
+    return Answer("decline", by="nobody")
+
+
+@contextmanager
+def _cancelled_by_signals(cancel: Cancel) -> Iterator[None]:
+    """The first interrupt cancels the turn and keeps the session; a second one ends the program."""
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if cancel.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        cancel.set("cancelled by the user" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}")
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

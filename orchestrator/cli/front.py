@@ -1,0 +1,135 @@
+"""What a command works with: settings, store, agents and texts, each made when it is first asked for."""
+
+from __future__ import annotations
+
+import random
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.output import Output
+from orchestrator.clock import Clock, SystemClock
+from orchestrator.settings.paths import Paths, paths_of
+
+if TYPE_CHECKING:
+    from orchestrator.crew import Crew
+    from orchestrator.escalation import Workplace
+    from orchestrator.planning import Expiry
+    from orchestrator.plugins import PluginManager
+    from orchestrator.settings.resolution import Settings
+    from orchestrator.store import Store
+    from orchestrator.templates import Templates
+
+
+class Front:
+    """One run of the program. Opening is lazy: `paths` needs no configuration, and `--help` nothing at all."""
+
+    def __init__(
+        self, *, environ: Mapping[str, str], cwd: Path, config_file: Path | None, sets: Sequence[str], flags: Mapping[str, str], output: Output
+    ) -> None:
+        self.environ, self.cwd, self.output = environ, cwd, output
+        self._config_file, self._sets, self._flags = config_file, sets, flags
+        self._store: Store | None = None
+        self.clock: Clock = SystemClock()
+
+    @cached_property
+    def paths(self) -> Paths:
+        return paths_of(self.environ, platform=sys.platform)
+
+    @cached_property
+    def settings(self) -> Settings:
+        from orchestrator.settings.resolution import load_settings
+
+        settings = load_settings(
+            environ=self.environ, workspace=self.cwd, paths=self.paths, config_file=self._config_file, flags=self._flags, sets=self._sets
+        )
+        for notice in settings.notices:
+            self.output.notice(notice)
+        return settings
+
+    @property
+    def workspace(self) -> str:
+        """The directory whose sessions are meant."""
+        return str(self.cwd)
+
+    @cached_property
+    def plugins(self) -> PluginManager:
+        return self.plugins_under(self.settings)
+
+    @staticmethod
+    def plugins_under(settings: Settings) -> PluginManager:
+        """The installed plugins, loaded as those settings say."""
+        from orchestrator.plugins import PluginManager, installed_entry_points
+
+        return PluginManager.load(installed_entry_points(), blocked=settings.value("plugins.blocked"), strict=settings.value("plugins.strict"))
+
+    @cached_property
+    def templates(self) -> Templates:
+        from orchestrator.templates import Templates
+
+        return Templates()
+
+    @cached_property
+    def expiry(self) -> Expiry:
+        from orchestrator.planning import Expiry
+
+        return Expiry(need_hours=self.settings.value("need_expiry_hours"), waiting_hours=self.settings.value("waiting_expiry_hours"))
+
+    def crew(self, workspace: str, *, turn_timeout: float | None = None) -> Crew:
+        """The configured agents, at work in that directory."""
+        from orchestrator.crew import Crew
+
+        return Crew(self.settings, self.plugins.kinds(), environ=self.environ, workspace=workspace, turn_timeout=turn_timeout)
+
+    def greet(self) -> None:
+        """Without any configuration: say what answers, and how to name a real model."""
+        from orchestrator.settings.resolution import zero_config_notice
+
+        notice = zero_config_notice(self.settings)
+        if notice is not None:
+            self.output.notice(notice)
+
+    def store(self, *, read_only: bool = False) -> Store:
+        """The store in the data folder; what it has to say stands on stderr."""
+        from orchestrator.store.sqlite import open_store
+
+        self._store = open_store(self.paths.data, clock=self.clock, read_only=read_only)
+        for notice in self._store.notices:
+            self.output.notice(notice)
+        return self._store
+
+    def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None) -> Workplace:
+        """Where turns are taken."""
+        from orchestrator.escalation import Workplace
+
+        return Workplace(
+            store=store,
+            crew=self.crew(workspace, turn_timeout=turn_timeout),
+            templates=self.templates,
+            clock=self.clock,
+            workspace=workspace,
+            owner=self.new_id(),
+            expiry=self.expiry,
+            session_wait=self.settings.value("session_wait"),
+            new_id=self.new_id,
+            jitter=random.Random(),  # noqa: S311 - spreads retries, guards nothing
+        )
+
+    @staticmethod
+    def new_id() -> str:
+        return str(uuid.uuid4())
+
+    @staticmethod
+    def new_nonce() -> str:
+        import secrets
+
+        from orchestrator.tags import new_nonce
+
+        return new_nonce(secrets.token_bytes)
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()

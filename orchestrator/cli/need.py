@@ -1,0 +1,128 @@
+"""`escalera need`: what the user is trying to do now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from orchestrator.cli.front import Front
+from orchestrator.cli.sessions import chosen_session, held_session
+from orchestrator.errors import NotFound, UsageError
+from orchestrator.lifetimes import idle_deadline, lifetime_fields
+from orchestrator.messages import well_formed
+from orchestrator.session import Session, TurnLog, need_label, set_need
+from orchestrator.standing import Standing, cleared_need, restorable_need, standing
+
+session_option = click.option("--session", "ref", metavar="REF", help="An id, the beginning of one, or a name; else the newest.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
+
+
+@click.group("need")
+def command() -> None:
+    """What the user is trying to do: told to the agents, and what makes their memory stale when it changes."""
+
+
+@command.command("show")
+@session_option
+@json_option
+@click.pass_obj
+def show(front: Front, ref: str | None, as_json: bool) -> None:
+    """The need as it stands, or the last one with the reason why it was cleared."""
+    store = front.store(read_only=True)
+    session = store.find(ref, front.workspace)
+    _print(front, session, store.log(session.id), as_json)
+
+
+@command.command("set")
+@click.argument("text", nargs=-1, required=True)
+@session_option
+@json_option
+@click.pass_obj
+def set_(front: Front, text: tuple[str, ...], ref: str | None, as_json: bool) -> None:
+    """State it; the same text again only renews it. Begins a session where there is none."""
+    store = front.store()
+    session = chosen_session(front, store, ref=ref, new=False, name=None)
+    with held_session(front, store, session.id) as (claim, session):
+        log = store.log(session.id)
+        stand = _standing(front, session, log)
+        try:
+            need = set_need(
+                stand.session.need, well_formed(" ".join(text)), turn_index=log.next_index, during=False, now=front.clock.now(), source="user"
+            )
+        except ValueError as error:
+            raise UsageError(str(error), hint="say what you are trying to do") from error
+        session = replace(stand.session, need=need)
+        store.save(claim, session)
+    _print(front, session, log, as_json)
+
+
+@command.command("clear")
+@session_option
+@json_option
+@click.pass_obj
+def clear(front: Front, ref: str | None, as_json: bool) -> None:
+    """Forget it; `need restore` brings it back within seven days."""
+    store = front.store()
+    with held_session(front, store, ref) as (claim, session):
+        log = store.log(session.id)
+        session = cleared_need(_standing(front, session, log).session, front.clock.now())
+        store.save(claim, session)
+    _print(front, session, log, as_json)
+
+
+@command.command("restore")
+@session_option
+@json_option
+@click.pass_obj
+def restore(front: Front, ref: str | None, as_json: bool) -> None:
+    """Bring the last need back, with a fresh time and its position now."""
+    store = front.store()
+    with held_session(front, store, ref) as (claim, session):
+        log = store.log(session.id)
+        session = _standing(front, session, log).session
+        last = restorable_need(session, front.clock.now())
+        if last is None:
+            raise NotFound("there is no last need to restore", hint="needs are kept for seven days after they were cleared")
+        session = replace(session, need=replace(last, turn_index=log.next_index, during=False, updated_at=front.clock.now(), source="user"), last_need=None)
+        store.save(claim, session)
+    _print(front, session, log, as_json)
+
+
+def _standing(front: Front, session: Session, log: TurnLog) -> Standing:
+    return standing(
+        session, log, now=front.clock.now(), need_expiry_hours=front.expiry.need_hours, waiting_expiry_hours=front.expiry.waiting_hours
+    )
+
+
+def _print(front: Front, session: Session, log: TurnLog, as_json: bool) -> None:
+    document = need_document(front, session, log)
+    if as_json:
+        front.output.print_json(document)
+        return
+    last = document["last_need"]
+    front.output.say("no need is set" if document["text"] is None or document["status"] == "none" else f"{document['text']} [{document['status']}]")
+    if last is not None and document["status"] != "set":
+        front.output.say(f"the last one, {last['text']!r}, was {last['reason']} at {last['cleared_at']}; `escalera need restore` brings it back")
+
+
+def need_document(front: Front, session: Session, log: TurnLog) -> dict[str, Any]:
+    """The need with its status, label and lifetime, and the last one."""
+    from orchestrator.clock import format_time
+
+    stand = _standing(front, session, log)
+    need, last, now = stand.shown_need, stand.session.last_need, front.clock.now()
+    document: dict[str, Any] = {
+        "format": "escalera.need/1",
+        "session": session.id,
+        "text": None if need is None else need.text,
+        "status": stand.need_status,
+        "label": need_label(need, log.next_index) if need is not None and stand.need_status == "set" else None,
+        "turn_index": None if need is None else need.turn_index,
+        "source": None if need is None else need.source,
+    }
+    updated = None if need is None else need.updated_at
+    document |= lifetime_fields(idle_deadline(updated, front.expiry.need_hours), updated, now)
+    document["last_need"] = None if last is None else {"text": last.need.text, "reason": last.reason, "cleared_at": format_time(last.cleared_at)}
+    return document

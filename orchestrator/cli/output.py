@@ -1,0 +1,59 @@
+"""What a command prints: documents and answers on stdout, notices on stderr, nothing that could drive the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from orchestrator.terminal import clean
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How this run may print: page 6's terminal contract."""
+
+    interactive: bool
+    """Somebody is there to be asked and to watch."""
+    color: bool
+    plain: bool
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str], *, color: str, no_input: bool, plain: bool) -> Output:
+        dumb = environ.get("TERM") == "dumb"
+        terminal = sys.stdout.isatty()
+        wanted = color == "always" or (color == "auto" and (bool(environ.get("FORCE_COLOR")) or (terminal and not environ.get("NO_COLOR") and not dumb)))
+        return cls(interactive=terminal and sys.stdin.isatty() and not no_input, color=wanted and not plain, plain=plain or dumb)
+
+    @staticmethod
+    def print_json(document: Mapping[str, Any], *, line: bool = False) -> None:
+        """One document; as one line where a stream of them is printed."""
+        write(sys.stdout, json.dumps(document, ensure_ascii=False, indent=None if line else 2) + "\n")
+
+    @staticmethod
+    def say(text: str = "") -> None:
+        """A line of the answer itself."""
+        write(sys.stdout, clean(text) + "\n")
+
+    @staticmethod
+    def notice(text: str) -> None:
+        """A line beside the answer."""
+        write(sys.stderr, clean(text) + "\n")
+
+    def heading(self, text: str) -> None:
+        """A line that stands out where colours may be used."""
+        write(sys.stdout, f"\x1b[1m{clean(text)}\x1b[0m\n" if self.color else clean(text) + "\n")
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Write and flush; a strict 8-bit console gets replacement characters, never a crash."""
+    stream.write(printable(text, stream.encoding))
+    stream.flush()
+
+
+def printable(text: str, encoding: str | None = None) -> str:
+    """The text as this encoding can carry it."""
+    encoding = encoding or getattr(sys.stderr, "encoding", None) or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)

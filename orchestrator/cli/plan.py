@@ -1,0 +1,132 @@
+"""`escalera plan`: what the next turn would be and would send. Calls nobody, writes nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchestrator.cli.front import Front
+from orchestrator.cli.output import Output
+from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
+from orchestrator.cli.sessions import fresh_session
+from orchestrator.clock import parse_time
+from orchestrator.errors import NotFound, UsageError
+from orchestrator.percepts import Percept
+from orchestrator.planning import Plan, Wish, plan_turn
+from orchestrator.session import Session, TurnList, TurnLog
+
+EXAMPLE = "…"
+"""Stands for the prompt where none is given."""
+
+
+@click.command("plan")
+@click.argument("prompt", nargs=-1)
+@choice_options
+@click.option("--session", "session", metavar="REF", help="An id, the beginning of one, or a name; else the newest.")
+@click.option("--session-file", type=click.Path(path_type=Path), metavar="FILE", help="An exported session instead of the store.")
+@click.option("--now", metavar="TIME", help="Another time than the clock's, in ISO 8601.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan document.")
+@click.pass_obj
+def command(
+    front: Front, prompt: tuple[str, ...], session: str | None, session_file: Path | None, now: str | None, as_json: bool, **choice: Any
+) -> None:
+    """What the next turn would be and would send, with the reasons and the budget."""
+    from orchestrator.documents.plan import plan_document
+
+    if session is not None and session_file is not None:
+        raise UsageError("--session and --session-file contradict each other", hint="give one of them")
+    moment = front.clock.now() if now is None else _time(now)
+    wish = Wish(prompt_text(front, prompt, default=EXAMPLE), choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
+    header, log, percepts = _from_file(front, session_file) if session_file is not None else _from_store(front, session)
+    plan = plan_turn(
+        header,
+        log,
+        wish,
+        crew=front.crew(header.workspace),
+        expiry=front.expiry,
+        templates=front.templates,
+        percepts=percepts,
+        workspace=header.workspace,
+        now=moment,
+    )
+    if as_json:
+        front.output.print_json(plan_document(plan, expiry=front.expiry, now=moment))
+    else:
+        show_plan(front.output, plan)
+
+
+def _time(text: str) -> datetime:
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise UsageError(f"--now: {text!r} is no time", hint="as in 2026-03-01T12:00:00Z") from error
+
+
+def _from_file(front: Front, path: Path) -> tuple[Session, TurnLog, tuple[Percept, ...]]:
+    from orchestrator.documents.session import parse_session_document, read_json
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"--session-file: cannot read {path}: {error.strerror}") from error
+    session, turns = parse_session_document(read_json(data, str(path)), new_id=lambda: "<new>", new_nonce=lambda: "<new>", workspace=front.workspace)
+    return session, TurnList(turns), ()
+
+
+def _from_store(front: Front, ref: str | None) -> tuple[Session, TurnLog, tuple[Percept, ...]]:
+    store = front.store(read_only=True)
+    try:
+        session = store.find(ref, front.workspace)
+    except NotFound:
+        if ref is not None:
+            raise
+        return fresh_session(front), TurnList(()), tuple(store.percepts())
+    return session, store.log(session.id), tuple(store.percepts(session=session.id))
+
+
+def show_plan(output: Output, plan: Plan) -> None:
+    """The plan for people: who, which mode and why, what is sent and what is left out."""
+    mode = f", mode {plan.mode}" if plan.mode else ""
+    output.heading(f"turn {plan.index}: {plan.agent.name} ({plan.agent.kind}), {plan.route.role.value}{mode}")
+    for reason in plan.reasons:
+        output.say(f"  because {reason.rule}: {reason.detail}")
+    need = plan.need or plan.standing.shown_need
+    if need is not None:
+        status = "" if plan.need is not None else f" ({plan.standing.need_status})"
+        output.say(f"  need{status}: {need.text}")
+    sizes = ", ".join(f"{name} {size:,}" for name, size in plan.budget.parts.items())
+    limit = "no limit" if plan.budget.limit_chars is None else f"of {plan.budget.limit_chars:,}"
+    output.say(f"  budget: {plan.budget.total_chars:,} characters ({limit}), about {plan.budget.tokens_estimate:,} tokens: {sizes}")
+    output.say(f"  history: {plan.scope.name}, turns sent: {spans(plan.fitted.sent) or 'none'}")
+    for why, turns in _left_out(plan).items():
+        output.say(f"  left out ({why}): turns {spans(turns)}")
+    if plan.fitted.shortened:
+        output.say(f"  tool results shortened in turns {spans(plan.fitted.shortened)}")
+    withheld = f", {len(plan.chosen.withheld)} withheld" if plan.chosen.withheld else ""
+    output.say(f"  remembered facts told: {len(plan.chosen.sent)}{withheld}")
+    for notice in plan.notices:
+        output.say(f"  note: {notice}")
+    for block in plan.texts.blocks:
+        output.say(f"\n--- {block.name} ({len(block.text):,} characters)")
+        output.say(block.text)
+
+
+def _left_out(plan: Plan) -> dict[str, list[int]]:
+    by_reason: dict[str, list[int]] = {}
+    for turn, why in plan.fitted.dropped:
+        by_reason.setdefault(why, []).append(turn)
+    return by_reason
+
+
+def spans(indexes: tuple[int, ...] | list[int]) -> str:
+    """Indexes as ranges: `0–4, 7`."""
+    found: list[list[int]] = []
+    for index in sorted(indexes):
+        if found and index == found[-1][-1] + 1:
+            found[-1][-1] = index
+        else:
+            found.append([index, index])
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in found)

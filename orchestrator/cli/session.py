@@ -1,0 +1,272 @@
+"""`escalera session`: the sessions of this workspace, or of all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchestrator.cli.front import Front
+from orchestrator.cli.need import need_document
+from orchestrator.cli.output import write
+from orchestrator.cli.sessions import held_session
+from orchestrator.clock import format_time
+from orchestrator.errors import Ambiguous, EscaleraError, NotFound, UsageError
+from orchestrator.session import Outcome, Session, Turn, TurnLog
+from orchestrator.store import SessionSummary, Store
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
+all_option = click.option("--all-workspaces", "everywhere", is_flag=True, help="Not only this directory's.")
+ref_argument = click.argument("ref", required=False, metavar="[REF]")
+
+
+@click.group("session")
+def command() -> None:
+    """Sessions. REF is an id, the beginning of one, or a name in this workspace; without it the newest is meant."""
+
+
+@command.command("list")
+@all_option
+@json_option
+@click.pass_obj
+def list_(front: Front, everywhere: bool, as_json: bool) -> None:
+    """The sessions, newest first."""
+    store = front.store(read_only=True)
+    summaries = store.list(None if everywhere else front.workspace)
+    if as_json:
+        front.output.print_json({"format": "escalera.sessions/1", "sessions": [_summary_object(summary) for summary in summaries]})
+        return
+    for summary in summaries:
+        front.output.say(_summary_line(summary, everywhere))
+    if not summaries:
+        front.output.say("there is no session here yet; `escalera ask` begins one")
+
+
+@command.command("show")
+@ref_argument
+@click.option("--turn", type=int, metavar="N", help="Only this turn, with all its steps.")
+@json_option
+@click.pass_obj
+def show(front: Front, ref: str | None, turn: int | None, as_json: bool) -> None:
+    """A session with its turns; failed and interrupted ones too."""
+    store = front.store(read_only=True)
+    session = store.find(ref, front.workspace)
+    log = store.log(session.id)
+    if turn is not None and log.get(turn) is None:
+        raise NotFound(f"session {session.id[:8]} has no turn {turn}", hint=f"it has the turns 0 to {log.next_index - 1}" if log.next_index else "it has none")
+    turns = _all_turns(log) if turn is None else tuple(found for found in [log.get(turn)] if found is not None)
+    if as_json:
+        front.output.print_json(_shown_document(front, session, log, turns))
+    else:
+        _show(front, session, log, turns)
+
+
+@command.command("search")
+@click.argument("text", nargs=-1, required=True)
+@all_option
+@json_option
+@click.pass_obj
+def search(front: Front, text: tuple[str, ...], everywhere: bool, as_json: bool) -> None:
+    """Turns that hold all these words, the best first."""
+    hits = _searchable(front).search(" ".join(text), None if everywhere else front.workspace)
+    if as_json:
+        front.output.print_json({"format": "escalera.hits/1", "hits": [asdict(hit) for hit in hits]})
+        return
+    for hit in hits:
+        front.output.say(f"{hit.session[:8]}  turn {hit.turn}  {' '.join(hit.snippet.split())}")
+    if not hits:
+        front.output.say("nothing found")
+
+
+@command.command("pick")
+@all_option
+@click.pass_obj
+def pick(front: Front, everywhere: bool) -> None:
+    """Choose a session by number and make it the newest, so that `ask` goes on with it."""
+    store = front.store()
+    summaries = store.list(None if everywhere else front.workspace)
+    if not summaries:
+        raise NotFound("there is no session to pick from", hint="`escalera ask` begins one")
+    if not front.output.interactive:
+        raise UsageError("picking needs a terminal", hint="name the session instead: --session REF")
+    for number, summary in enumerate(summaries, 1):
+        front.output.say(f"{number:3}  {_summary_line(summary, everywhere)}")
+    chosen = click.prompt("which", type=click.IntRange(1, len(summaries)))
+    with held_session(front, store, summaries[chosen - 1].id) as (claim, session):
+        store.save(claim, replace(session, updated_at=front.clock.now()))
+    front.output.say(f"picked {session.id[:8]}")
+
+
+@command.command("export")
+@ref_argument
+@click.option("--markdown", "style", flag_value="markdown", help="For reading, instead of JSON.")
+@click.option("--html", "style", flag_value="html", help="For reading in a browser.")
+@click.option("--raw", is_flag=True, help="With texts as they are: also with what looks like a secret.")
+@click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it there, not to stdout.")
+@click.pass_obj
+def export(front: Front, ref: str | None, style: str | None, raw: bool, output: Path | None) -> None:
+    """The session document; secrets are masked unless --raw."""
+    store = front.store(read_only=True)
+    session = store.find(ref, front.workspace)
+    text = _exported(session, _all_turns(store.log(session.id)), style, raw=raw)
+    if raw:
+        front.output.notice("--raw: keys, tokens and passwords that stand in the texts are not masked")
+    if output is None:
+        write(sys.stdout, text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}") from error
+
+
+@command.command("import")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@json_option
+@click.pass_obj
+def import_(front: Front, file: Path, as_json: bool) -> None:
+    """A session document, as a session of its own; `-` reads it from stdin."""
+    from orchestrator.documents.session import parse_session_document, read_json
+
+    try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    session, turns = parse_session_document(read_json(data, str(file)), new_id=front.new_id, new_nonce=front.new_nonce, workspace=front.workspace)
+    front.store().import_session(session, turns)
+    _done(front, session, f"imported {session.id[:8]} with {len(turns)} turns, in {session.workspace}", as_json)
+
+
+@command.command("rename")
+@click.argument("ref", metavar="REF")
+@click.argument("name", metavar="NAME")
+@json_option
+@click.pass_obj
+def rename(front: Front, ref: str, name: str, as_json: bool) -> None:
+    """Give a session a name that is not taken in its workspace."""
+    store = front.store()
+    with held_session(front, store, ref) as (claim, session):
+        taken = next((other for other in store.list(session.workspace) if other.name == name and other.id != session.id), None)
+        if taken is not None:
+            raise UsageError(f"{name!r} is the name of session {taken.id[:8]}", hint="choose another one")
+        session = replace(session, name=name)
+        store.save(claim, session)
+    _done(front, session, f"{session.id[:8]} is now {name!r}", as_json)
+
+
+@command.command("fork")
+@ref_argument
+@click.option("--name", metavar="NAME", help="What the copy is called.")
+@json_option
+@click.pass_obj
+def fork(front: Front, ref: str | None, name: str | None, as_json: bool) -> None:
+    """A copy that goes its own way; agents with their own conversation start afresh in it."""
+    store = front.store()
+    session = store.find(ref, front.workspace)
+    turns = tuple(turn for turn in _all_turns(store.log(session.id)) if turn.outcome is not Outcome.OPEN)
+    now = front.clock.now()
+    copy = replace(session, id=front.new_id(), nonce=front.new_nonce(), name=name, external_sessions=(), created_at=now, updated_at=now)
+    store.import_session(copy, turns)
+    _done(front, copy, f"forked {session.id[:8]} as {copy.id[:8]}", as_json)
+
+
+@command.command("drop")
+@click.argument("ref", metavar="REF")
+@click.option("--purge", is_flag=True, help="Keep no export of it.")
+@json_option
+@click.pass_obj
+def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
+    """Remove a session; an export of it is kept in the data folder unless --purge."""
+    store = front.store()
+    session = store.find(ref, front.workspace)
+    kept = None if purge else _keep(front, session, _all_turns(store.log(session.id)))
+    store.drop(session.id)
+    _done(front, session, f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""), as_json, {"export": None if kept is None else str(kept)})
+
+
+def _keep(front: Front, session: Session, turns: Sequence[Turn]) -> Path:
+    """The export of a session that goes, written whole before anything is removed."""
+    folder = front.paths.data / "dropped"
+    path = folder / f"{session.id}.json"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(_exported(session, turns, None, raw=True), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"the session stays, since its export cannot be written to {path}: {error.strerror}", hint="free some space, or use --purge") from error
+    return path
+
+
+def _exported(session: Session, turns: Sequence[Turn], style: str | None, *, raw: bool) -> str:
+    import json
+
+    from orchestrator.documents import session as documents
+
+    if style == "markdown":
+        return documents.markdown(session, turns)
+    if style == "html":
+        return documents.html(session, turns)
+    text = json.dumps(documents.session_document(session, turns), ensure_ascii=False, indent=2) + "\n"
+    return text if raw else documents.mask_secrets(text)
+
+
+def _searchable(front: Front) -> Store:
+    """The store with its index written on; where nothing can be written, what it has is searched as it is."""
+    try:
+        return front.store()
+    except EscaleraError:
+        return front.store(read_only=True)
+
+
+def _all_turns(log: TurnLog) -> tuple[Turn, ...]:
+    return tuple(reversed(list(log.newest_first(outcomes=None))))
+
+
+def _done(front: Front, session: Session, text: str, as_json: bool, more: dict[str, Any] | None = None) -> None:
+    if as_json:
+        front.output.print_json({"format": "escalera.session-ref/1", "id": session.id, "name": session.name, "workspace": session.workspace} | (more or {}))
+    else:
+        front.output.say(text)
+
+
+def _summary_object(summary: SessionSummary) -> dict[str, Any]:
+    fields = asdict(summary)
+    for moment in ("created_at", "updated_at"):
+        fields[moment] = None if fields[moment] is None else format_time(fields[moment])
+    return fields
+
+
+def _summary_line(summary: SessionSummary, everywhere: bool) -> str:
+    when = "unknown time" if summary.updated_at is None else summary.updated_at.astimezone().strftime("%Y-%m-%d %H:%M")
+    turns = "1 turn" if summary.turns == 1 else f"{summary.turns} turns"
+    marks = [summary.state, *(["in use"] if summary.in_use else [])]
+    line = f"{summary.id[:8]}  {when}  {turns:9}  {', '.join(marks):8}  {summary.name or ''}"
+    return (f"{line}  {summary.workspace}" if everywhere else line).rstrip()
+
+
+def _shown_document(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -> dict[str, Any]:
+    """The session document with the need as it stands now."""
+    from orchestrator.documents.session import session_document
+
+    return session_document(session, turns) | {"need_now": need_document(front, session, log)}
+
+
+def _show(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -> None:
+    name = f" {session.name!r}" if session.name else ""
+    front.output.heading(f"session {session.id}{name} in {session.workspace}, {session.state}")
+    need = need_document(front, session, log)
+    if need["text"] is not None:
+        front.output.say(f"need ({need['status']}): {need['text']}")
+    for turn in turns:
+        rules = ", ".join(reason.rule for reason in turn.reasons)
+        kind = f"{turn.mode} ({rules})" if turn.mode else rules
+        front.output.heading(f"\nturn {turn.index}  {turn.agent} ({turn.role})  {turn.outcome}{'  ' + kind if kind else ''}")
+        front.output.say(f"> {turn.prompt}" if turn.prompt is not None else f"> (goes on with turn {turn.continues})")
+        if turn.error is not None:
+            front.output.say(f"{turn.error.type}: {turn.error.message}")
+        if turn.answer:
+            front.output.say(turn.answer)

@@ -1,0 +1,53 @@
+"""Finding, making and waiting for the session that a command is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestrator.cli.front import Front
+from orchestrator.errors import NotFound, UsageError
+from orchestrator.lease import held
+from orchestrator.providers import Cancel
+from orchestrator.session import Session
+from orchestrator.store import Claim, Store
+
+
+def chosen_session(front: Front, store: Store, *, ref: str | None, new: bool, name: str | None) -> Session:
+    """The session that `ask` goes on with: by reference, by name (made if there is none), a new one, or the newest (page 6).
+
+    Only `ref` never creates. Raises `UsageError` where the flags contradict each other.
+    """
+    if ref is not None and (new or name is not None):
+        raise UsageError("--session names an existing session; it does not go with --new or --name")
+    if ref is not None:
+        return store.find(ref, front.workspace)
+    if new:
+        return _created(front, store, name)
+    if name is not None:
+        named = next((summary for summary in store.list(front.workspace) if summary.name == name), None)
+        return store.find(named.id, front.workspace) if named is not None else _created(front, store, name)
+    try:
+        return store.find(None, front.workspace)
+    except NotFound:
+        return _created(front, store, None)
+
+
+def fresh_session(front: Front, name: str | None = None) -> Session:
+    """A session without turns, as it would be created now."""
+    now = front.clock.now()
+    return Session(id=front.new_id(), workspace=front.workspace, nonce=front.new_nonce(), name=name, created_at=now, updated_at=now)
+
+
+def _created(front: Front, store: Store, name: str | None) -> Session:
+    session = fresh_session(front, name)
+    store.create(session)
+    return session
+
+
+@contextmanager
+def held_session(front: Front, store: Store, ref: str | None) -> Iterator[tuple[Claim, Session]]:
+    """An existing session under our lease, read after it was claimed."""
+    session = store.find(ref, front.workspace)
+    with held(store, session.id, front.new_id(), clock=front.clock, wait=front.settings.value("session_wait"), cancel=Cancel()) as claim:
+        yield claim, store.find(session.id, front.workspace)

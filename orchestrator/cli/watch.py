@@ -1,0 +1,150 @@
+"""Showing a turn while it runs: as text, as one document, or as a stream of lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+from orchestrator.cli.output import Output, write
+from orchestrator.dispatch.turn import Shown
+from orchestrator.escalation import Report
+from orchestrator.terminal import clean
+
+
+class Watcher(Protocol):
+    """One way of showing a turn."""
+
+    def __enter__(self) -> Watcher: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def show(self, shown: Shown) -> None:
+        """Something happened in the turn."""
+
+    def notice(self, text: str) -> None:
+        """Something beside the turn."""
+
+    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
+        """The turn has ended."""
+
+
+def watcher_for(output: Output, *, as_json: bool, stream_json: bool) -> Watcher:
+    """The way of showing that was asked for."""
+    if stream_json:
+        return _Lines(output)
+    if as_json:
+        return _Document(output)
+    return _Live(output) if output.interactive and not output.plain else _Plain(output)
+
+
+class _Quiet:
+    """Shows nothing until the end; notices go to stderr."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def __enter__(self) -> _Quiet:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None
+
+    def show(self, shown: Shown) -> None:
+        if shown.type in ("notice", "retry"):
+            self.notice(shown.text)
+
+    def notice(self, text: str) -> None:
+        self._output.notice(text)
+
+
+class _Document(_Quiet):
+    """The turn document alone."""
+
+    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
+        self._output.print_json(document)
+
+
+class _Lines(_Quiet):
+    """One JSON event a line, the turn document last."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(output)
+        self._first = True
+
+    def show(self, shown: Shown) -> None:
+        line: dict[str, Any] = {"format": "escalera.stream/1"} if self._first else {}
+        self._first = False
+        self._output.print_json(line | {"type": shown.type} | ({"text": shown.text} if shown.text else {}) | shown.data, line=True)
+
+    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
+        self._output.print_json({"type": "turn"} | dict(document), line=True)
+
+
+class _Plain(_Quiet):
+    """The answer when it is final: what is withdrawn on the way is never printed."""
+
+    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
+        for notice in report.notices:
+            self.notice(notice)
+        text = document["answer"] or document["partial"] or ""
+        if document["answer"] is None and text:
+            self.notice("this is what had come before the turn ended:")
+        self._output.say(text.rstrip("\n"))
+        self.notice(_summary(report))
+
+
+class _Live(_Quiet):
+    """The answer as it comes, with a line that tells what is awaited until the first of it."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(output)
+        from rich.console import Console
+
+        self._status = Console(stderr=True, no_color=not output.color).status("starting")
+        self._printed = False
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._status.stop()
+
+    def show(self, shown: Shown) -> None:
+        match shown.type:
+            case "turn_started":
+                mode = f", {shown.data['mode']}" if shown.data.get("mode") else ""
+                self._status.update(clean(f"{shown.data['agent']} ({shown.data['role']}{mode}) is thinking"))
+                self._status.start()
+            case "text":
+                self._print(shown.text)
+            case "tool_call":
+                self.notice(f"· {shown.data['name']} {shown.data['arguments']}")
+            case "withdrawn":
+                self._print("\n")
+                self.notice("what stands above was withdrawn; the agent is asked again")
+            case "notice" | "retry":
+                self.notice(shown.text)
+
+    def notice(self, text: str) -> None:
+        self._status.stop()
+        super().notice(text)
+
+    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
+        if self._printed:
+            write(sys.stdout, "\n")
+        for notice in report.notices:
+            self.notice(notice)
+        self.notice(_summary(report))
+
+    def _print(self, text: str) -> None:
+        self._status.stop()
+        self._printed = True
+        write(sys.stdout, clean(text))
+
+
+def _summary(report: Report) -> str:
+    turn = report.turn
+    rules = ", ".join(reason.rule for reason in turn.reasons)
+    mode = f"{turn.mode} ({rules})" if turn.mode else rules
+    handed = f", handed over by turn {report.escalated_from}" if report.escalated_from is not None else ""
+    waiting = "; it waits for your reply" if report.session.state == "waiting" else ""
+    return f"[{turn.agent}, {turn.role.value}: {mode}{handed}; turn {turn.index}, {turn.outcome.value}{waiting}]"

@@ -1,0 +1,70 @@
+"""The configured agents, each with its provider, limits and prompt, built when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from orchestrator.agents import agent_prompt, build_provider
+from orchestrator.providers import Provider, ProviderKind
+from orchestrator.settings import Settings
+from orchestrator.settings.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One agent, ready to be asked."""
+
+    name: str
+    kind: str
+    provider: Provider
+    limits: Limits
+    prompt: str
+
+    @property
+    def window(self) -> int | None:
+        """The model's context window in tokens: the setting goes before what the provider knows."""
+        return self.limits.context_window_tokens or self.provider.capabilities.context_window_tokens
+
+    @property
+    def config_dir(self) -> str | None:
+        """The configuration folder that an external session is bound to, for agents that have one."""
+        return getattr(self.provider, "config_dir", None)
+
+
+class Crew:
+    """The agents of this run by name; one that is not used is never built, so that a broken one harms nobody else."""
+
+    def __init__(self, settings: Settings, kinds: Mapping[str, ProviderKind], *, environ: Mapping[str, str], workspace: str, turn_timeout: float | None = None) -> None:
+        self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
+        self._turn_timeout = turn_timeout
+        self._built: dict[str, Agent] = {}
+
+    @property
+    def primary(self) -> str | None:
+        """The primary agent's name, `None` where none is configured."""
+        return self._named("primary")
+
+    @property
+    def escalation(self) -> str | None:
+        """The escalation agent's name, `None` where none is configured."""
+        return self._named("escalation")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._settings.agents)
+
+    def agent(self, name: str) -> Agent:
+        """Raises `ConfigError` for a name that is not configured, `PluginError` for a kind that is not installed."""
+        if name not in self._built:
+            config = self._settings.agent(name)
+            provider = build_provider(config, self._kinds, environ=self._environ, workspace=self._workspace)
+            limits = self._settings.limits(name)
+            if self._turn_timeout is not None:
+                limits = replace(limits, turn_timeout=self._turn_timeout)
+            self._built[name] = Agent(name, config.provider, provider, limits, agent_prompt(config))
+        return self._built[name]
+
+    def _named(self, role: str) -> str | None:
+        name: str | None = self._settings.explain(role).value
+        return name

@@ -1,0 +1,79 @@
+"""What an agent said beside its answer: needs, facts and a hand-over, by tag or by tool (page 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from orchestrator.providers import ToolSchema
+from orchestrator.session import Role
+from orchestrator.tags import Tag
+from orchestrator.tools import Tool, text_argument
+
+Channel = Literal["tag", "tool"]
+
+
+@dataclass(slots=True)
+class Heard:
+    """Collected while a turn runs, acted on when it ends."""
+
+    needs: list[tuple[str, Channel]] = field(default_factory=list)
+    facts: list[tuple[str, Channel]] = field(default_factory=list)
+    handed_over: str | None = None
+    """The reason for handing over, from the first request for it."""
+
+    def need(self, text: str, channel: Channel) -> str:
+        self.needs.append((text, channel))
+        return "recorded"
+
+    def fact(self, text: str, channel: Channel) -> str:
+        self.facts.append((text, channel))
+        return "recorded"
+
+    def hand_over(self, reason: str) -> str:
+        self.handed_over = self.handed_over or reason
+        return "The stronger agent takes over this turn."
+
+    def take_in(self, tags: Sequence[Tag], role: Role) -> None:
+        """Act on the tags of a final message, in order; only the primary can hand over."""
+        for tag in tags:
+            if not tag.body:
+                continue
+            if tag.kind == "need":
+                self.need(tag.body, "tag")
+            elif tag.kind == "percept":
+                self.fact(tag.body, "tag")
+            elif role is Role.PRIMARY:
+                self.hand_over(tag.body)
+
+
+def session_tools(heard: Heard, role: Role) -> tuple[Tool, ...]:
+    """The tools that stand for the tags, for agents that take tools."""
+    need = _tool(
+        "current_need",
+        "Record what the user is trying to achieve now, in one sentence, when it changed or became clear.",
+        ("text", "The user's current goal."),
+        lambda text: heard.need(text, "tool"),
+    )
+    memory = _tool(
+        "record_memory",
+        "Remember one short fact that will still matter in later conversations, such as a lasting preference. Not for the task at hand.",
+        ("content", "The fact, as one plain sentence."),
+        lambda text: heard.fact(text, "tool"),
+    )
+    if role is not Role.PRIMARY:
+        return (need, memory)
+    escalate = _tool(
+        "escalate",
+        "Hand this turn to the stronger agent when the task is beyond you. It sees the conversation; say why, what you tried and what is open.",
+        ("reason", "What the stronger agent needs to know."),
+        heard.hand_over,
+    )
+    return (need, memory, escalate)
+
+
+def _tool(name: str, description: str, argument: tuple[str, str], act: Callable[[str], str]) -> Tool:
+    key, meaning = argument
+    parameters = {"type": "object", "properties": {key: {"type": "string", "description": meaning}}, "required": [key]}
+    return Tool(ToolSchema(name=name, description=description, parameters=parameters), lambda arguments: act(text_argument(arguments, key)))

@@ -1,0 +1,65 @@
+"""The one retry policy (page 7): what may be sent again, when, and how long to wait before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from orchestrator.clock import Clock
+from orchestrator.errors import Cancelled, ProviderError, Transient
+from orchestrator.providers import Cancel
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+FIRST_WAIT = 0.5
+"""Seconds; doubled for each further attempt and drawn with full jitter."""
+
+Result = TypeVar("Result")
+
+
+def with_retries(
+    send: Callable[[], Result],
+    *,
+    may_retry: Callable[[], bool],
+    attempts: int,
+    max_wait: float,
+    clock: Clock,
+    cancel: Cancel,
+    jitter: random.Random,
+    announce: Callable[[ProviderError, float, int], None],
+) -> Result:
+    """Call `send`, again after a transient error while `may_retry` says that nothing was emitted yet.
+
+    At most `attempts` times more. A wait that the provider named is kept to `max_wait` seconds: a longer one fails at once.
+    `announce` is told the error, the wait in seconds and the number of the attempt to come.
+    """
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt
+
+    def wait(state: RetryCallState) -> float:
+        error = _error_of(state)
+        if error.retry_after is not None:
+            return error.retry_after
+        return jitter.uniform(0, min(max_wait, FIRST_WAIT * 2**state.attempt_number))
+
+    def worth_it(error: BaseException) -> bool:
+        return isinstance(error, Transient) and may_retry() and (error.retry_after is None or error.retry_after <= max_wait)
+
+    def tell(state: RetryCallState) -> None:
+        announce(_error_of(state), state.next_action.sleep if state.next_action else 0.0, state.attempt_number + 1)
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds, cancel.event)
+        if cancel.is_set():
+            raise Cancelled(cancel.reason)
+
+    retrying = Retrying(stop=stop_after_attempt(attempts + 1), wait=wait, retry=retry_if_exception(worth_it), before_sleep=tell, sleep=sleep, reraise=True)
+    return retrying(send)
+
+
+def _error_of(state: RetryCallState) -> Transient:
+    error = state.outcome.exception() if state.outcome else None
+    if not isinstance(error, Transient):
+        raise TypeError(f"only a transient error is retried, not {error!r}")
+    return error

@@ -1,0 +1,294 @@
+"""The main path: one turn of the shared session, from what the user asked to what is recorded."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from orchestrator.clock import Clock
+from orchestrator.crew import Crew
+from orchestrator.dispatch.heard import Heard
+from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
+from orchestrator.errors import Cancelled, EscaleraError, ProviderError, StoreFull
+from orchestrator.lease import held
+from orchestrator.messages import Part, Text
+from orchestrator.percepts import MAX_CONTENT, Percept
+from orchestrator.planning import Expiry, Plan, Wish, plan_turn, started
+from orchestrator.providers import Ask, Cancel
+from orchestrator.routing import Choice
+from orchestrator.session import (
+    TOLD,
+    ExternalSession,
+    Need,
+    Outcome,
+    Role,
+    Session,
+    State,
+    Turn,
+    TurnError,
+    answer_of,
+    ends_with_question,
+    set_need,
+    transition,
+)
+from orchestrator.store import Claim, Store
+from orchestrator.templates import Templates
+
+HEARD_WEIGHT = 70
+"""What a fact weighs that an agent stated (page 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Where turns are taken: the store, the agents, the texts, and the effects that are arguments everywhere else."""
+
+    store: Store
+    crew: Crew
+    templates: Templates
+    clock: Clock
+    workspace: str
+    owner: str
+    """This process, as a lease names it."""
+    expiry: Expiry
+    session_wait: float
+    new_id: Callable[[], str]
+    jitter: random.Random
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a turn."""
+
+    session: Session
+    turn: Turn
+    plan: Plan
+    notices: tuple[str, ...] = ()
+    escalated_from: int | None = None
+    error: EscaleraError | None = None
+    handed_over: str | None = None
+    """The reason with which the primary gave the turn away."""
+
+
+def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
+    """One turn, and the escalation turn that follows at once where the primary hands over.
+
+    A turn that failed is reported, not raised; what keeps a turn from coming to be is raised (`BudgetExceeded`,
+    `SessionInUse`, `ConfigError`, …) and then nothing was sent or stored.
+    """
+    with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel) as claim:
+        report = _carry_out(place, claim, planned(place, session, wish), cancel=cancel, ask=ask, watch=watch)
+        if report.handed_over is None:
+            return report
+        handed_on = Wish(wish.prompt, Choice(role=Role.ESCALATION), reason=report.handed_over, reason_by="primary", continues=report.turn.index)
+        escalated = _carry_out(place, claim, planned(place, session, handed_on), cancel=cancel, ask=ask, watch=watch)
+        return replace(escalated, escalated_from=report.turn.index, notices=(*report.notices, *escalated.notices))
+
+
+def planned(place: Workplace, session: str, wish: Wish) -> Plan:
+    """Everything up to the point where something is done; `escalera plan` ends here."""
+    header = place.store.find(session, place.workspace)
+    return plan_turn(
+        header,
+        place.store.log(header.id),
+        wish,
+        crew=place.crew,
+        expiry=place.expiry,
+        templates=place.templates,
+        percepts=place.store.percepts(session=header.id),
+        workspace=place.workspace,
+        now=place.clock.now(),
+    )
+
+
+def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
+    """Open the turn, run the provider, record the end."""
+    plan = started(plan, place.new_id())
+    turn = _opened(plan, place.clock.now())
+    place.store.open_turn(claim, turn, plan.standing.session)
+    watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
+    recorder = _Recorder(place.store, claim, turn.index)
+    heard, answered, error = Heard(), Answered(), None
+    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep)
+    try:
+        run_turn(
+            plan.agent.provider,
+            plan.request,
+            limits=plan.agent.limits,
+            role=turn.role,
+            nonce=plan.standing.session.nonce,
+            heard=heard,
+            answered=answered,
+            desk=desk,
+        )
+    except ProviderError as failure:
+        error = failure
+    return _record(place, claim, plan, _Ended(turn, heard, answered, error, place.clock.now()), recorder)
+
+
+def _opened(plan: Plan, now: datetime) -> Turn:
+    return Turn(
+        index=plan.index,
+        role=plan.route.role,
+        agent=plan.agent.name,
+        prompt=None if plan.wish.continues is not None else plan.wish.prompt,
+        outcome=Outcome.OPEN,
+        mode=None if plan.decision is None else plan.decision.mode.value,
+        reasons=plan.reasons,
+        started_at=now,
+        continues=plan.wish.continues,
+        model_requested=plan.agent.provider.model,
+    )
+
+
+class _Recorder:
+    """Stores each finished step; what a full disk refuses is kept and tried again with the next (page 1)."""
+
+    def __init__(self, store: Store, claim: Claim, index: int) -> None:
+        self._store, self._claim, self._index = store, claim, index
+        self._kept: list[Part] = []
+        self._stored = 0
+        self.refusal: StoreFull | None = None
+
+    def keep(self, step: Part) -> None:
+        self._kept.append(step)
+        try:
+            self.catch_up()
+        except StoreFull as error:
+            self.refusal = self.refusal or error
+
+    def catch_up(self) -> None:
+        """Store what is not stored yet, in order."""
+        while self._stored < len(self._kept):
+            self._store.append_step(self._claim, self._index, self._stored, self._kept[self._stored])
+            self._stored += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A turn whose provider is done with it."""
+
+    turn: Turn
+    heard: Heard
+    answered: Answered
+    error: ProviderError | None
+    at: datetime
+
+    @property
+    def outcome(self) -> Outcome:
+        if isinstance(self.error, Cancelled):
+            return Outcome.CANCELLED
+        if self.error is not None:
+            return Outcome.FAILED
+        return Outcome.COMPLETED if self.heard.handed_over is None else Outcome.ESCALATED
+
+
+def _record(place: Workplace, claim: Claim, plan: Plan, ended: _Ended, recorder: _Recorder) -> Report:
+    """The turn's end, the session's header and what was learned, stored as one; an answer that cannot be stored is still given."""
+    if ended.error is not None and ended.answered.unfinished.strip():
+        partial = Text(ended.answered.unfinished, extra={"partial": True})
+        ended.answered.steps.append(partial)
+        recorder.keep(partial)
+    turn = _closed(ended)
+    session = _session_after(plan, ended)
+    notices = [*plan.notices, *ended.answered.notices]
+    error: EscaleraError | None = ended.error
+    try:
+        recorder.catch_up()
+        place.store.close_turn(claim, turn, session, _facts(place, plan, ended))
+        if ended.outcome in TOLD:
+            place.store.mark_used([percept.id for percept in plan.chosen.sent], ended.at)
+    except StoreFull as refusal:
+        notices.append(f"this turn could not be saved: {refusal.message}")
+        error = error or refusal
+        session = plan.standing.session
+    return Report(session, turn, plan, tuple(notices), error=error, handed_over=ended.heard.handed_over if ended.outcome is Outcome.ESCALATED else None)
+
+
+def _closed(ended: _Ended) -> Turn:
+    error = None if ended.error is None else TurnError(ended.error.type, ended.error.message)
+    return replace(
+        ended.turn,
+        steps=tuple(ended.answered.steps),
+        outcome=ended.outcome,
+        ended_at=ended.at,
+        usage=ended.answered.usage,
+        error=error,
+        model_served=ended.answered.model_served,
+    )
+
+
+def _session_after(plan: Plan, ended: _Ended) -> Session:
+    """The header with which the turn ends. A failed turn leaves everything as it was but for a reason that was given."""
+    before = plan.standing.session
+    if ended.outcome not in TOLD:
+        return replace(before, brief=plan.brief if plan.wish.reason else before.brief)
+    session = replace(before, need=_need_after(plan, ended))
+    if plan.route.role is Role.PRIMARY:
+        return replace(session, state=State.ROUTING, external_sessions=_external_after(plan, ended))
+    asked = ends_with_question(answer_of(ended.answered.steps))
+    return replace(
+        session,
+        state=transition(State.ESCALATION, State.WAITING if asked else State.ROUTING),
+        brief=plan.brief if asked else None,
+        external_sessions=_external_after(plan, ended),
+    )
+
+
+def _need_after(plan: Plan, ended: _Ended) -> Need | None:
+    need = plan.need
+    for text, channel in ended.heard.needs:
+        need = set_need(need, text, turn_index=ended.turn.index, during=True, now=ended.at, source=channel)
+    return need
+
+
+def _external_after(plan: Plan, ended: _Ended) -> tuple[ExternalSession, ...]:
+    """The session ids after a completed turn: one per agent and workspace, the last good one (page 2)."""
+    before = plan.standing.session.external_sessions
+    conversation = plan.request.conversation
+    if conversation is None:
+        return before
+    now = ExternalSession(
+        agent=plan.agent.name,
+        id=ended.answered.external_session or conversation.id,
+        workspace=plan.workspace,
+        config_dir=plan.agent.config_dir,
+        turn_index=ended.turn.index,
+        model=conversation.model or ended.answered.model_served,
+        system_text=conversation.system_text,
+        delivered=plan.texts.delivered,
+    )
+    return (*(known for known in before if (known.agent, known.workspace) != (now.agent, now.workspace)), now)
+
+
+def _facts(place: Workplace, plan: Plan, ended: _Ended) -> list[Percept]:
+    """What the agent asked to remember, as percepts of this session."""
+    if ended.outcome not in TOLD:
+        return []
+    return [_fact(place, plan, ended, text, channel) for text, channel in ended.heard.facts]
+
+
+def _fact(place: Workplace, plan: Plan, ended: _Ended, text: str, channel: str) -> Percept:
+    consumer, content = addressed(text)
+    return Percept(
+        id=place.new_id(),
+        content=content[:MAX_CONTENT],
+        producer="primary" if plan.route.role is Role.PRIMARY else "escalation",
+        consumer=consumer,
+        weight=HEARD_WEIGHT,
+        scope="session",
+        workspace=plan.workspace,
+        session=plan.standing.session.id,
+        created_at=ended.at,
+        updated_at=ended.at,
+        source={"session": plan.standing.session.id, "turn": ended.turn.index, "by": channel},
+        trust="agent",
+    )
+
+
+def addressed(text: str) -> tuple[str, str]:
+    """A fact that begins with `@agent-name: ` is for that agent only (page 2): (consumer, content)."""
+    match = re.match(r"@([A-Za-z0-9_.-]+): (.+)", text, re.DOTALL)
+    return (match[1], match[2].strip()) if match else ("all", text.strip())

@@ -1,0 +1,63 @@
+"""Holding a session for as long as a turn runs: waiting for it, renewing it, giving it back (page 1)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+from orchestrator.clock import Clock
+from orchestrator.errors import EscaleraError, SessionInUse
+from orchestrator.providers import Cancel
+from orchestrator.store import Claim, Store
+
+TTL = timedelta(seconds=60)
+RENEW_EVERY = 20.0
+"""Seconds: two renewals may fail before the lease lapses."""
+POLL_EVERY = 0.1
+"""Seconds between two looks at a session that somebody else holds."""
+
+
+@contextmanager
+def held(store: Store, session: str, owner: str, *, clock: Clock, wait: float, cancel: Cancel) -> Iterator[Claim]:
+    """The session's lease, renewed by a thread of its own until the block ends.
+
+    Waits up to `wait` seconds for another owner, then raises `SessionInUse`. A renewal that fails cancels the turn.
+    """
+    claim = _claimed(store, session, owner, clock=clock, wait=wait, cancel=cancel)
+    done = threading.Event()
+    renewer = threading.Thread(target=_renew, args=(store, claim, done, cancel), name=f"lease-{session[:8]}", daemon=True)
+    renewer.start()
+    try:
+        yield claim
+    finally:
+        done.set()
+        renewer.join()
+        with suppress(EscaleraError):  # a lease that cannot be given back lapses by itself
+            store.release(claim)
+
+
+def _claimed(store: Store, session: str, owner: str, *, clock: Clock, wait: float, cancel: Cancel) -> Claim:
+    deadline = clock.monotonic() + wait
+    while True:
+        claim = store.claim(session, owner, TTL)
+        if isinstance(claim, Claim):
+            return claim
+        cancel.raise_if_set()
+        if clock.monotonic() >= deadline:
+            raise SessionInUse(
+                f"session {session[:8]} is in use by another process ({claim.owner[:8]}) and did not become free within {wait:g} s",
+                hint="try again when its turn has ended, wait longer with --session-wait, or work in another session with --new",
+            )
+        clock.sleep(POLL_EVERY, cancel.event)
+
+
+def _renew(store: Store, claim: Claim, done: threading.Event, cancel: Cancel) -> None:
+    """Failing to renew, for whatever reason, means that another owner may come: the call must end."""
+    while not done.wait(RENEW_EVERY):
+        try:
+            store.renew(claim, TTL)
+        except EscaleraError as error:
+            cancel.set(f"the session's lease could not be renewed: {error.message}")
+            return

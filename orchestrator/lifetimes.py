@@ -1,0 +1,24 @@
+"""When something expires, and how that is said: the three fields that every expiring thing carries (page 5)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from orchestrator.clock import format_time
+
+
+def idle_deadline(last_used: datetime | None, hours: float) -> datetime | None:
+    """The end of something that use renews without a ceiling; `None` where it never ends (0 hours, or an unknown time)."""
+    if last_used is None or hours <= 0:
+        return None
+    return last_used + timedelta(hours=hours)
+
+
+def lifetime_fields(expires_at: datetime | None, last_touched: datetime | None, now: datetime) -> dict[str, object]:
+    """`expiresAt`, `lastTouched` (RFC 3339, UTC) and `ttlRemainingMs` (whole milliseconds, never negative, `None` without an end)."""
+    remaining = None if expires_at is None else max(0, int((expires_at - now).total_seconds() * 1000))
+    return {
+        "expiresAt": None if expires_at is None else format_time(expires_at),
+        "lastTouched": None if last_touched is None else format_time(last_touched),
+        "ttlRemainingMs": remaining,
+    }

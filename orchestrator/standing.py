@@ -1,0 +1,61 @@
+"""A session as it stands now: what time and later turns did to its need and to its open question (page 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from orchestrator.session import LastNeed, Need, NeedStatus, Session, State, Turn, TurnLog, asking_turn, need_status, waiting_lapsed
+
+LAST_NEED_KEPT = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The session's header after expiry, and what was found on the way."""
+
+    session: Session
+    """To be stored with the next turn; planning stores nothing."""
+    need_status: NeedStatus
+    shown_need: Need | None
+    """The need with its text, also when it was just cleared or still stands as the last one."""
+    asking: Turn | None
+    """The turn whose question is open."""
+    waiting_lapsed: bool = False
+
+    @property
+    def previous_goal(self) -> Need | None:
+        """A need that was served: told on `returning` as the goal before."""
+        return self.shown_need if self.need_status == "fulfilled" else None
+
+
+def standing(session: Session, log: TurnLog, *, now: datetime, need_expiry_hours: float, waiting_expiry_hours: float, loaded: bool = True) -> Standing:
+    """Apply page 1's expiry rules. `loaded` is the first touch of the session by this process: only then a need is taken as fulfilled."""
+    lapsed = waiting_lapsed(session, log, now, waiting_expiry_hours)
+    if lapsed:
+        session = replace(session, state=State.ROUTING)
+    asking = asking_turn(session, log)
+    status = need_status(session.need, log, now, need_expiry_hours, waiting=session.state is State.WAITING or not loaded)
+    if session.need is None:
+        last = session.last_need
+        known = last is not None and last.reason != "cleared" and now - last.cleared_at <= LAST_NEED_KEPT
+        if last is not None and known:
+            return Standing(session, "fulfilled" if last.reason == "fulfilled" else "expired", last.need, asking, lapsed)
+        return Standing(session, "none", None, asking, lapsed)
+    if status == "fulfilled" or status == "expired":
+        cleared = replace(session, need=None, last_need=LastNeed(session.need, status, now))
+        return Standing(cleared, status, session.need, asking, lapsed)
+    return Standing(session, "set", session.need, asking, lapsed)
+
+
+def cleared_need(session: Session, now: datetime) -> Session:
+    """The session after the user cleared its need; the need can be restored for seven days."""
+    if session.need is None:
+        return session
+    return replace(session, need=None, last_need=LastNeed(session.need, "cleared", now))
+
+
+def restorable_need(session: Session, now: datetime) -> Need | None:
+    """The last need, as long as it is kept."""
+    last = session.last_need
+    return last.need if last is not None and now - last.cleared_at <= LAST_NEED_KEPT else None

@@ -1,0 +1,29 @@
+"""The tool seam: what a model may call, and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.providers import ToolSchema
+
+
+class ToolFailed(Exception):
+    """A tool could not do what it was asked; the text goes back to the model as an error result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A schema and what answers it. `run` gets the arguments as the model gave them and returns the result's text."""
+
+    schema: ToolSchema
+    run: Callable[[Mapping[str, Any]], str]
+
+
+def text_argument(arguments: Mapping[str, Any], name: str) -> str:
+    """A required text among the arguments. Raises `ToolFailed` where it is missing, blank or no text."""
+    value = arguments.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise ToolFailed(f"argument {name!r} must be a text that is not empty")
+    return value.strip()
