@@ -1,0 +1,123 @@
+"""From a configured agent to its provider: options checked by the kind's own model, secrets resolved at the last moment (pages 5 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.errors import ConfigError, EscaleraError, PluginError
+from orchestrator.plugins import missing_kind
+from orchestrator.providers import AgentContext, Provider, ProviderKind
+from orchestrator.settings.agent_config import AgentConfig
+from orchestrator.settings.declarations import LIMITS
+from orchestrator.settings.files import decode_text, read_bytes
+from orchestrator.settings.layers import AGENT_KEYS
+from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
+from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, resolve, secret_texts
+from orchestrator.settings.values import shown
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
+
+
+def build_provider(
+    config: AgentConfig, kinds: Mapping[str, ProviderKind], *, environ: Mapping[str, str], workspace: Path, others: Iterable[AgentConfig] = ()
+) -> Provider:
+    """An agent's provider, with its secrets resolved; nothing is opened yet.
+
+    `others` are the other agents, whose secrets this one's children must not see. Raises `PluginError` for a kind that is
+    not there or does not work, and `ConfigError` for an option or a secret that cannot be used.
+    """
+    kind = kinds.get(config.provider)
+    if kind is None:
+        raise missing_kind(config.provider, kinds)
+    options = {key: resolve(value, environ=environ, path=f"agents.{config.name}.{key}") for key, value in config.options.items()}
+    own = {text for value in config.options.values() for text in secret_texts(value, environ=environ)}
+    foreign = {text for other in others if other.name != config.name for value in other.options.values() for text in secret_texts(value, environ=environ)}
+    checked, problems = _checked(config, kind, options)
+    raise_problems(problems)
+    context = AgentContext(name=config.name, workspace=str(workspace), environ=environ, secret_values=tuple(sorted(foreign - own)))
+    try:
+        return kind.factory(checked, context)
+    except EscaleraError:
+        raise
+    except Exception as error:
+        # A factory is code of strangers, which may raise anything. Not chained: its text may hold a secret.
+        reason = _without(f"{type(error).__name__}: {error}", options)
+        raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be made: {reason}") from None
+
+
+def agent_problems(agents: Iterable[AgentConfig], kinds: Mapping[str, ProviderKind]) -> list[Problem]:
+    """What is wrong with the options of all agents, without resolving a secret; agents of kinds that are not there are left alone."""
+    problems: list[Problem] = []
+    for agent in agents:
+        if agent.provider in kinds:
+            options = {key: _stand_in(value) for key, value in agent.options.items()}
+            problems += _checked(agent, kinds[agent.provider], options)[1]
+    return problems
+
+
+def agent_prompt(config: AgentConfig) -> str:
+    """The agent's own instructions, from `prompt` or `prompt_file`; empty when it has none. `ConfigError` for a file that cannot be read."""
+    if config.prompt_file is None:
+        return config.prompt or ""
+    try:
+        return decode_text(read_bytes(config.prompt_file), config.prompt_file)
+    except ConfigError as error:
+        raise ConfigError(f"agents.{config.name}.prompt_file ({config.sources.get('prompt_file', 'default')}): {error.message}", hint=error.hint) from error
+
+
+def _checked(config: AgentConfig, kind: ProviderKind, options: Mapping[str, Any]) -> tuple[BaseModel | None, list[Problem]]:
+    from pydantic import ValidationError
+
+    try:
+        return kind.options.model_validate(dict(options)), []
+    except ValidationError as error:
+        return None, [_problem(config, kind, details, options) for details in error.errors(include_url=False, include_context=False)]
+
+
+def _problem(config: AgentConfig, kind: ProviderKind, details: ErrorDetails, options: Mapping[str, Any]) -> Problem:
+    """One of pydantic's errors in our words. What a secret's value was is not among them."""
+    place = [str(part) for part in details["loc"]]
+    key = place[0] if place else ""
+    # A plain key is shown as it is, anything else escaped: keys come from files of strangers.
+    path = ".".join(["agents", config.name, *(part if part.replace("_", "").replace("-", "").isalnum() and part.isascii() else shown(part) for part in place)])
+    source = config.sources.get(key, config.source)
+    if details["type"] == "extra_forbidden":
+        return Problem(source, path, f"unknown option of the provider {kind.name}{_suggestion(config, kind, key) if len(place) == 1 else ''}")
+    if details["type"] == "missing":
+        return Problem(source, path, f"is missing; the provider {kind.name} needs it")
+    hidden = any(map(is_secret_name, place)) or key in ("headers", "env") or has_secret(config.options.get(key))
+    value = "" if hidden else f"{shown(details['input'])} is not usable: "
+    return Problem(source, path, _without(f"{value}{details['msg']}", options))
+
+
+def _suggestion(config: AgentConfig, kind: ProviderKind, key: str) -> str:
+    if key in LIMITS:
+        return f"; it belongs under [agents.{config.name}.limits]"
+    return did_you_mean(nearest(key, [*_option_names(kind), *AGENT_KEYS]))
+
+
+def _option_names(kind: ProviderKind) -> list[str]:
+    return [field.alias or name for name, field in kind.options.model_fields.items()]
+
+
+def _stand_in(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _stand_in(item) for key, item in value.items()}
+    return MASK if has_secret(value) else value
+
+
+def _without(text: str, options: Mapping[str, Any]) -> str:
+    """A text of somebody else's with every secret among the options blotted out."""
+    for secret in _texts(options, secret=False):
+        text = text.replace(secret, MASK)
+    return text
+
+
+def _texts(value: object, *, secret: bool) -> list[str]:
+    if isinstance(value, Mapping):
+        return [text for key, item in value.items() for text in _texts(item, secret=secret or is_secret_name(key) or key in ("headers", "env"))]
+    return [value] if secret and isinstance(value, str) and value else []

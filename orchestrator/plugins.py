@@ -1,0 +1,251 @@
+"""The plugin manager: every entry point loaded on its own, so that a bad plugin is a report and not the end (page 7)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from types import MappingProxyType
+from typing import Any, cast
+
+import pluggy
+
+from orchestrator import hookspecs
+from orchestrator.errors import PluginError
+from orchestrator.hookspecs import API_LEVEL, PROJECT
+from orchestrator.providers import ProviderKind
+from orchestrator.settings.problems import did_you_mean, nearest
+
+HOST = "escalera"
+
+DISTRIBUTIONS = MappingProxyType(
+    {
+        "claude-cli": "escalera-claude-cli",
+        "bedrock": "escalera-bedrock",
+        "openrouter": "escalera-openrouter",
+        "openai": "escalera-openrouter",
+        "embedded": "escalera-embedded",
+    }
+)
+"""Which distribution brings a kind of ours, for saying how to install it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginReport:
+    """One plugin as it was found: what it brings, or what is wrong with it. A plugin with a problem may still be loaded."""
+
+    name: str
+    distribution: str
+    version: str
+    loaded: bool = False
+    kinds: tuple[str, ...] = ()
+    problem: str | None = None
+    blocked: bool = False
+
+    def __str__(self) -> str:
+        return f"plugin {self.name} ({self.distribution} {self.version}): {self.problem or 'loaded'}"
+
+
+class PluginManager:
+    """The loaded plugins and what they registered. Built once, in a front end, and handed down."""
+
+    def __init__(self) -> None:
+        self._manager = pluggy.PluginManager(PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._kinds: dict[str, ProviderKind] = {}
+        self._owners: dict[str, PluginReport] = {}
+        self._reports: list[PluginReport] = []
+
+    @classmethod
+    def load(cls, entry_points: Iterable[EntryPoint], *, blocked: Collection[str] = (), strict: bool = False) -> PluginManager:
+        """Load plugins in the order of their distributions' names, whatever order they were found in.
+
+        `blocked` are names of plugins or distributions. With `strict` the first problem raises `PluginError`.
+        """
+        manager = cls()
+        seen: set[tuple[str, str]] = set()
+        for entry in sorted(entry_points, key=_order):
+            identity = (_normal(_distribution(entry)), entry.value)
+            if identity in seen:
+                continue
+            seen.add(identity)
+            report = manager._load(entry, blocked)
+            if report is None:
+                continue
+            manager._reports.append(report)
+            if strict and report.problem and not report.blocked:
+                raise PluginError(str(report), hint="plugins.strict is on; `escalera plugins list` shows all of them")
+        return manager
+
+    @property
+    def hook(self) -> pluggy.HookRelay:
+        """The hooks of all loaded plugins, for calling."""
+        return self._manager.hook
+
+    def reports(self) -> tuple[PluginReport, ...]:
+        """Every plugin that was found, in loading order."""
+        return tuple(self._reports)
+
+    def kinds(self) -> Mapping[str, ProviderKind]:
+        """The registered provider kinds by name."""
+        return MappingProxyType(self._kinds)
+
+    def kind(self, name: str) -> ProviderKind:
+        """A provider kind; `PluginError` says which distribution brings it, why it did not load, or which name was probably meant."""
+        if name in self._kinds:
+            return self._kinds[name]
+        raise missing_kind(name, self._kinds, self._reports)
+
+    def _load(self, entry: EntryPoint, blocked: Collection[str]) -> PluginReport | None:
+        """The report, or nothing when the same plugin is there already under another name."""
+        report = PluginReport(entry.name, _distribution(entry), _version(entry))
+        if entry.name in blocked or _normal(report.distribution) in {_normal(name) for name in blocked}:
+            return replace(report, problem="blocked by the setting plugins.blocked", blocked=True)
+        try:
+            _check_host_version(entry)
+            plugin = entry.load()
+            if plugin is None:
+                raise _Refused(f"{entry.value} is None")
+            if self._manager.is_registered(plugin):
+                return None
+            _check_api_level(entry, plugin)
+            self._manager.register(plugin, name=f"{report.distribution}:{entry.value}")
+        # Importing a plugin runs code of strangers, which may raise anything; only what the user presses goes through.
+        except (Exception, SystemExit) as error:
+            return replace(report, problem=_reason(error, entry))
+        return self._take_kinds(plugin, report)
+
+    def _take_kinds(self, plugin: object, report: PluginReport) -> PluginReport:
+        """Register what the plugin's hook gives: all of it or nothing, but for names that others have already."""
+        try:
+            offered = self._offered(plugin)
+        except (Exception, SystemExit) as error:  # strangers' code, as above
+            self._manager.unregister(plugin)
+            return replace(report, problem=f"{hookspecs.escalera_provider_kinds.__name__} failed: {_reason(error)}")
+        problems = self._unknown_hooks(plugin)
+        problems += [_taken(kind.name, self._owners[kind.name]) for kind in offered if kind.name in self._owners]
+        fresh = [kind for kind in offered if kind.name not in self._owners]
+        report = replace(report, loaded=True, kinds=tuple(kind.name for kind in fresh), problem="; ".join(problems) or None)
+        for kind in fresh:
+            self._kinds[kind.name] = kind
+            self._owners[kind.name] = report
+        return report
+
+    def _offered(self, plugin: object) -> list[ProviderKind]:
+        implementations = [item for item in self._manager.hook.escalera_provider_kinds.get_hookimpls() if item.plugin is plugin]
+        kinds: list[Any] = [kind for item in implementations for kind in cast("Iterable[Any] | None", item.function()) or ()]
+        for kind in kinds:
+            _check_kind(kind)
+        names = [kind.name for kind in kinds]
+        if len(set(names)) < len(names):
+            raise _Refused(f"the same kind twice: {', '.join(names)}")
+        return kinds
+
+    def _unknown_hooks(self, plugin: object) -> list[str]:
+        problems = []
+        for hook in self._manager.get_hookcallers(plugin) or ():
+            optional = any(item.optionalhook for item in hook.get_hookimpls() if item.plugin is plugin)
+            if not hook.has_spec() and not optional:
+                known = [name for name in vars(self._manager.hook) if getattr(self._manager.hook, name).has_spec()]
+                problems.append(f"implements the unknown hook {hook.name}, which is never called{did_you_mean(nearest(hook.name, known))}")
+        return problems
+
+
+def installed_entry_points() -> Sequence[EntryPoint]:
+    """The plugins of this environment."""
+    return tuple(importlib.metadata.entry_points(group=PROJECT))
+
+
+def missing_kind(name: str, kinds: Collection[str], reports: Iterable[PluginReport] = ()) -> PluginError:
+    """The error for a provider kind that nothing registered."""
+    distribution = DISTRIBUTIONS.get(name)
+    if distribution is None:
+        known = {*kinds, *DISTRIBUTIONS}
+        return PluginError(f"there is no provider kind {name!r}{did_you_mean(nearest(name, known))}", hint=f"known kinds: {', '.join(sorted(known))}")
+    failed = next((report for report in reports if _normal(report.distribution) == distribution and report.problem), None)
+    if failed is not None:
+        return PluginError(f"the provider kind {name!r} is not there: {failed}")
+    return PluginError(f"the provider kind {name!r} is not installed: {distribution} brings it", hint=f"pip install {distribution}")
+
+
+class _Refused(Exception):
+    """A plugin that breaks a rule of ours; the text says which."""
+
+
+def _order(entry: EntryPoint) -> tuple[str, str, str]:
+    return (_normal(_distribution(entry)), entry.name, entry.value)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return _metadata(entry, "Name")
+
+
+def _version(entry: EntryPoint) -> str:
+    return _metadata(entry, "Version")
+
+
+def _metadata(entry: EntryPoint, key: str) -> str:
+    try:
+        metadata = entry.dist.metadata if entry.dist is not None else None
+        return str(metadata[key]) if metadata is not None and key in metadata else "unknown"
+    except (TypeError, OSError, ValueError):
+        # A half-removed package has an entry point and no metadata; what that raises differs between versions of Python.
+        return "unknown"
+
+
+def _check_host_version(entry: EntryPoint) -> None:
+    """Refuse a plugin that was installed in spite of asking for another version of us."""
+    requires = entry.dist.requires if entry.dist is not None and _version(entry) != "unknown" else None
+    wanted = [text for text in requires or () if re.match(rf"{HOST}(?![\w.-])", text, re.IGNORECASE)]
+    if not any(re.search(r"[<>=!~]", text.partition(";")[0]) for text in wanted):
+        return
+    from packaging.requirements import Requirement
+
+    from orchestrator import __version__
+
+    for requirement in map(Requirement, wanted):
+        applies = requirement.marker is None or requirement.marker.evaluate()
+        if applies and not requirement.specifier.contains(__version__, prereleases=True):
+            raise _Refused(f"wants {HOST} {requirement.specifier}, and this is {HOST} {__version__}")
+
+
+def _check_api_level(entry: EntryPoint, plugin: object) -> None:
+    module = sys.modules.get(entry.module)
+    level = getattr(plugin, "ESCALERA_API_LEVEL", getattr(module, "ESCALERA_API_LEVEL", API_LEVEL))
+    if level != API_LEVEL:
+        raise _Refused(f"was made for plugin API level {level!r}, and this is level {API_LEVEL}")
+
+
+def _check_kind(kind: object) -> None:
+    from pydantic import BaseModel
+
+    if not isinstance(kind, ProviderKind):
+        raise _Refused(f"gave {type(kind).__name__} instead of ProviderKind")
+    if not isinstance(kind.name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", kind.name):
+        raise _Refused(f"{kind.name!r} is no name for a kind: lower-case letters, digits, `-` and `_`")
+    if not (isinstance(kind.options, type) and issubclass(kind.options, BaseModel)):
+        raise _Refused(f"the options of {kind.name} are no pydantic model")
+
+
+def _taken(name: str, owner: PluginReport) -> str:
+    return f"the kind {name} is taken by {owner.distribution} {owner.version} (the first by distribution name has it)"
+
+
+def _reason(error: BaseException, entry: EntryPoint | None = None) -> str:
+    """One line on why a plugin does not load."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        own = entry is not None and (entry.module == error.name or entry.module.startswith(error.name + "."))
+        return f"its module {error.name} is not there; was the package removed?" if own else f"needs the module {error.name}, which is not installed"
+    text = " ".join(str(error).split())
+    if isinstance(error, _Refused):
+        return text
+    if isinstance(error, SystemExit):
+        return f"tried to end the program (SystemExit {text})"
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

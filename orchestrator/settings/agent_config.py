@@ -1,0 +1,134 @@
+"""The configured agents: every source's tables laid over each other, name by name (page 6)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.settings.declarations import SettingValue
+from orchestrator.settings.layers import AGENT_KEYS, Layer
+from orchestrator.settings.problems import Problem, did_you_mean, nearest
+from orchestrator.settings.secrets import has_secret
+
+BUILT_IN = ("local", "stand-in")
+"""The agents that are there as long as nothing names a provider: primary and escalation."""
+
+BUILT_IN_PROVIDER = "embedded"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """One agent as it is configured. `options` are what its provider takes, unchecked, with secrets as `Secret` and `SecretRef`."""
+
+    name: str
+    provider: str
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    prompt: str | None = None
+    prompt_file: Path | None = None
+    """Absolute: a relative name counts from the file that gave it."""
+    limits: Mapping[str, SettingValue] = field(default_factory=dict)
+    """Its own limits as they were written, by name; absent ones are inherited."""
+    prices: Mapping[str, float] = field(default_factory=dict)
+    """Dollars for a million tokens, by `input`, `output`, `cache_read`, `cache_write`."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Which source gave a key."""
+
+    @property
+    def source(self) -> str:
+        """Where its provider was named."""
+        return self.sources.get("provider", "default")
+
+    @property
+    def model(self) -> str | None:
+        """The configured model."""
+        model = self.options.get("model")
+        return model if isinstance(model, str) else None
+
+
+def merge_agents(layers: Sequence[Layer], *, home: Path | None) -> dict[str, AgentConfig]:
+    """The agents of all layers, the lowest first; the built-in ones when no layer names a provider.
+
+    Agents without a provider are left out: `unusable_agents` reports them.
+    """
+    names = list(dict.fromkeys(name for layer in layers for name in layer.agents))
+    built_in = not names_provider(layers)
+    merged = [_merge(name, layers, home) for name in ([*BUILT_IN, *(name for name in names if name not in BUILT_IN)] if built_in else names)]
+    return {agent.name: agent for agent in merged if agent is not None}
+
+
+def names_provider(layers: Iterable[Layer]) -> bool:
+    """Whether any agent is configured at all."""
+    return any("provider" in table for layer in layers for table in layer.agents.values())
+
+
+def unusable_agents(layers: Sequence[Layer], agents: Mapping[str, AgentConfig]) -> list[Problem]:
+    """Agents that have keys and no provider."""
+    missing = dict.fromkeys((layer.source, name) for layer in layers for name in layer.agents if name not in agents)
+    return [Problem(source, f"agents.{name}", f"has no `provider`{did_you_mean(nearest(name, agents, cutoff=0.75))}") for source, name in missing]
+
+
+def mixed_secrets(agents: Iterable[AgentConfig], *, project: str) -> list[Problem]:
+    """Secrets that would be sent to a `base_url` of the project file without being from there themselves (page 5)."""
+    problems = []
+    for agent in agents:
+        if agent.sources.get("base_url") != project:
+            continue
+        foreign = [key for key, value in agent.options.items() if (has_secret(value) or key == "headers") and agent.sources[key] != project]
+        problems += [
+            Problem(
+                agent.sources[key],
+                f"agents.{agent.name}.{key}",
+                f"would be sent to the `base_url` of {project}; give both in one file, or the base_url yourself",
+            )
+            for key in foreign
+        ]
+    return problems
+
+
+def _merge(name: str, layers: Sequence[Layer], home: Path | None) -> AgentConfig | None:
+    keys: dict[str, Any] = {"provider": BUILT_IN_PROVIDER} if name in BUILT_IN and not names_provider(layers) else {}
+    sources: dict[str, str] = {}
+    limits: dict[str, SettingValue] = {}
+    for layer in layers:
+        table = layer.agents.get(name, {})
+        _drop_outdated(keys, sources, table)
+        for key, value in table.items():
+            both_tables = layer.merges and isinstance(value, Mapping) and isinstance(keys.get(key), Mapping)
+            keys[key] = {**keys[key], **value} if both_tables else _absolute(value, layer.folder, home) if key == "prompt_file" else value
+            sources[key] = layer.source
+        limits.update(layer.agent_limits.get(name, {}))
+    if "provider" not in keys:
+        return None
+    return AgentConfig(
+        name=name,
+        provider=keys["provider"],
+        options={key: value for key, value in keys.items() if key not in AGENT_KEYS},
+        prompt=keys.get("prompt"),
+        prompt_file=keys.get("prompt_file"),
+        limits=limits,
+        prices=keys.get("prices", {}),
+        sources=sources,
+    )
+
+
+def _drop_outdated(keys: dict[str, Any], sources: dict[str, str], table: Mapping[str, Any]) -> None:
+    """What a higher source makes void: options of another provider, and the other way to give the prompt."""
+    void: set[str] = set()
+    if "provider" in keys and table.get("provider", keys["provider"]) != keys["provider"]:
+        void.update(key for key in keys if key not in AGENT_KEYS)
+    if "prompt" in table:
+        void.add("prompt_file")
+    if "prompt_file" in table:
+        void.add("prompt")
+    for key in void:
+        keys.pop(key, None)
+        sources.pop(key, None)
+
+
+def _absolute(value: str, folder: Path, home: Path | None) -> Path:
+    if value.startswith("~/") and home is not None:
+        return home / value[2:]
+    return Path(os.path.abspath(folder / value))

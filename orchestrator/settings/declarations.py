@@ -1,0 +1,161 @@
+"""Every setting, declared once: its key, variable, flag, row in the reference and meaning follow from here (page 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+SettingType = Literal["bool", "int", "number", "text", "duration", "list"]
+SettingValue = bool | int | float | str | tuple[str, ...] | None
+"""A value as it is written and shown: durations as text with their unit, `unlimited` as that word, `None` for unset."""
+
+UNLIMITED = "unlimited"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `default` is spelled as a user would write it; `minimum` is in `unit`, or in seconds for durations."""
+
+    path: str
+    type: SettingType
+    default: SettingValue
+    help: str
+    unit: str | None = None
+    minimum: float | None = None
+    unlimited: bool = False
+    """Takes the word `unlimited`."""
+    zero_is_unlimited: bool = False
+    """`unlimited` is stored as 0, since `None` stands for unset."""
+    per_agent: bool = False
+    """`agents.NAME.PATH` exists too, and goes before the global value."""
+    hot: bool = True
+    """A change counts from the next turn on; else from the next start."""
+    needs_trust: bool = False
+    """A project file may set it only once the user has accepted that file."""
+
+    @property
+    def env(self) -> str:
+        """Its environment variable."""
+        return "ESCALERA_" + self.path.upper().replace(".", "_")
+
+    @property
+    def flag(self) -> str:
+        """Its flag on the command line."""
+        return "--" + self.path.replace(".", "-").replace("_", "-")
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition(".")[2]
+
+
+def _limit(
+    name: str,
+    type_: SettingType,
+    default: SettingValue,
+    help_: str,
+    *,
+    unit: str | None = None,
+    minimum: float | None = 0,
+    unlimited: bool = False,
+    zero_is_unlimited: bool = False,
+) -> Setting:
+    return Setting(
+        f"limits.{name}", type_, default, help_, unit=unit, minimum=minimum, unlimited=unlimited, zero_is_unlimited=zero_is_unlimited, per_agent=True
+    )
+
+
+_SHORTEST = 0.001
+"""Seconds: durations that must not be zero are whole milliseconds at least."""
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("primary", "text", None, "The agent that gets a turn unless something says otherwise; unset: `local`, if there is one."),
+    Setting("escalation", "text", None, "The agent that the primary hands over to; unset: `stand-in`, if there is one."),
+    Setting("fallback", "bool", False, "Offer the other agent when the chosen one is unavailable before anything was sent.", needs_trust=True),
+    Setting("need_expiry_hours", "number", 24, "A need older than this is cleared; 0 = never.", unit="hours", minimum=0),
+    Setting("waiting_expiry_hours", "number", 24, "How long an agent's closing question waits for the user's reply; 0 = for ever.", unit="hours", minimum=0),
+    Setting(
+        "global_archive_after_days",
+        "number",
+        14,
+        "Running time after which unused global percepts at the weight threshold go to the archive; 0 = at once, negative = never.",
+        unit="days",
+    ),
+    Setting(
+        "percept_store_max", "int", None, "How many percepts are kept before the lightest go to the archive; unset = any number.", unit="percepts", minimum=1
+    ),
+    Setting("session_wait", "duration", "30s", "How long a turn waits for another process to let go of the session; 0s = not at all.", minimum=0),
+    _limit(
+        "returning_fresh_start_local_turns",
+        "int",
+        8,
+        "Primary turns after which a return to the escalation agent starts afresh; 0 or unlimited = never by turn count.",
+        unit="turns",
+        unlimited=True,
+        zero_is_unlimited=True,
+    ),
+    _limit(
+        "message_budget_chars",
+        "int",
+        None,
+        "Characters that one call may send; unset = from the context window, else 100,000; 0 or unlimited = no limit.",
+        unit="characters",
+        unlimited=True,
+        zero_is_unlimited=True,
+    ),
+    _limit("context_window_tokens", "int", None, "The model's window; unset = what the provider knows.", unit="tokens", minimum=1),
+    _limit("output_reserve_tokens", "int", 4096, "Tokens of the window that are kept free for the answer, a quarter of it at most.", unit="tokens"),
+    _limit("context_budget_chars", "int", 12000, "Characters of each digest; 0 = no digests.", unit="characters", unlimited=True),
+    _limit("percept_inject_max", "int", 25, "Percepts that are told to an agent; 0 = none.", unit="percepts", unlimited=True),
+    _limit("percept_inject_max_bytes", "int", 2048, "Size of the told percepts in UTF-8; 0 = none.", unit="bytes", unlimited=True),
+    _limit("percept_relevance_gate", "bool", True, "Tell only percepts that have to do with the prompt or the need.", minimum=None),
+    _limit("max_tool_iterations", "int", 20, "Rounds of tool calls in one turn; 0 = no tools.", unit="rounds", unlimited=True),
+    _limit(
+        "tool_result_max_chars",
+        "int",
+        8000,
+        "Characters of one tool result; the middle of a longer one is cut out.",
+        unit="characters",
+        minimum=1,
+        unlimited=True,
+    ),
+    _limit("first_byte_timeout", "duration", "60s", "How long a call waits for the first sign of life.", minimum=_SHORTEST, unlimited=True),
+    _limit("idle_timeout", "duration", "120s", "How long a call waits for the next sign of life.", minimum=_SHORTEST, unlimited=True),
+    _limit("turn_timeout", "duration", "10m", "How long a whole turn may take; time in open questions does not count.", minimum=_SHORTEST, unlimited=True),
+    _limit("retry_attempts", "int", 3, "How often a call that failed for a passing reason is sent again; 0 = never.", unit="retries"),
+    _limit("retry_max_wait", "duration", "60s", "The longest wait before a retry; a provider that asks for more fails the turn at once."),
+    Setting("questions.ttl", "duration", "120s", "How long a question stays open after it was last read.", minimum=_SHORTEST),
+    Setting("questions.max_age", "duration", "30m", "How long a question stays open at most, however often it is read.", minimum=_SHORTEST),
+    Setting("questions.keep", "duration", "30d", "How long answered and expired questions are kept.", minimum=_SHORTEST),
+    Setting("tasks.ttl", "duration", "10m", "How long a background task's result is kept after it was last read.", minimum=_SHORTEST),
+    Setting("tasks.max_age", "duration", "24h", "How long a background task's result is kept at most.", minimum=_SHORTEST),
+    Setting("artifacts.ttl", "duration", "24h", "How long an artifact is kept.", minimum=_SHORTEST),
+    Setting("plugins.strict", "bool", False, "A plugin that does not load ends the program instead of being reported.", hot=False, needs_trust=True),
+    Setting("plugins.blocked", "list", (), "Plugins that are not loaded, by name or by distribution.", hot=False, needs_trust=True),
+)
+
+BY_PATH = {setting.path: setting for setting in SETTINGS}
+BY_ENV = {setting.env: setting for setting in SETTINGS}
+LIMITS = {setting.name: setting for setting in SETTINGS if setting.per_agent}
+"""The settings of `[limits]` and `[agents.NAME.limits]`, by their names there."""
+
+
+def reference_table(settings: Iterable[Setting] = SETTINGS) -> str:
+    """The settings as a Markdown table, for the reference in docs/."""
+    head = ("| setting | type | default | variable | flag | meaning |", "| --- | --- | --- | --- | --- | --- |")
+    return "\n".join((*head, *map(_row, settings))) + "\n"
+
+
+def _row(setting: Setting) -> str:
+    kind = f"{setting.type}, {setting.unit}" if setting.unit else setting.type
+    help_ = setting.help + (" Takes `unlimited`." if setting.unlimited else "") + (" Also per agent." if setting.per_agent else "")
+    return f"| `{setting.path}` | {kind} | {_shown_default(setting.default)} | `{setting.env}` | `{setting.flag}` | {help_} |"
+
+
+def _shown_default(default: SettingValue) -> str:
+    if default is None or default == ():
+        return "unset"
+    if isinstance(default, bool):
+        return "`true`" if default else "`false`"
+    return f"`{default}`"

@@ -1,0 +1,319 @@
+"""Settings resolved: the value of every path, where it came from and what it shadows (page 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import ConfigError, NotFound
+from orchestrator.settings.agent_config import BUILT_IN, AgentConfig, merge_agents, mixed_secrets, names_provider, unusable_agents
+from orchestrator.settings.declarations import BY_PATH, LIMITS, SETTINGS, Setting, SettingValue
+from orchestrator.settings.files import ConfigFile, find_project_file, read_config, shown_path
+from orchestrator.settings.layers import AGENT_KEYS, AGENT_OPTIONS, Layer, LayerReader
+from orchestrator.settings.limits import Limits
+from orchestrator.settings.paths import Paths, home_of
+from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
+from orchestrator.settings.secrets import masked
+from orchestrator.settings.trust import TrustStore, harmless_part
+from orchestrator.settings.values import python_value
+
+ZERO_CONFIG_NOTICE = """\
+Nothing is configured, so `local` and `stand-in` are both a very small model that runs in this process: fine for a first look, no judge of anything.
+To put a real model in its place, name a server that is OpenAI-compatible
+(Ollama http://127.0.0.1:11434/v1, LM Studio http://127.0.0.1:1234/v1, llama.cpp http://127.0.0.1:8080/v1, or any other URL):
+  escalera --set agents.local.provider=openai --set agents.local.base_url=http://127.0.0.1:11434/v1 --set agents.local.model=NAME ask …
+To keep it, write the same to {user_file}:
+  [agents.local]
+  provider = "openai"
+  base_url = "http://127.0.0.1:11434/v1"
+  model = "NAME\""""
+
+_ROLES = {"primary": BUILT_IN[0], "escalation": BUILT_IN[1]}
+_MOST_NAMED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One value with its history, ready for JSON: durations as text, `unlimited` as that word, secrets as `***`."""
+
+    path: str
+    value: Any
+    default: Any
+    source: str
+    """`default`, `file:PATH`, `env:NAME`, `flag` or `runtime`."""
+    shadowed: tuple[tuple[str, Any], ...]
+    """Sources and values that would count without this one, the next one first; the default is not among them."""
+    type: str
+    help: str
+    unit: str | None = None
+    flag: str | None = None
+    env: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All sources laid over each other. Frozen: a changed file makes new settings."""
+
+    layers: tuple[Layer, ...] = field(default=(), repr=False)
+    """The lowest first."""
+    agents: Mapping[str, AgentConfig] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    zero_config: bool = True
+    """Nothing names a provider: the agents are the built-in ones."""
+    user_file: Path | None = None
+    project_file: Path | None = None
+    project_trusted: bool = False
+    """The user has accepted the project file as it is; templates and AGENTS.md of the workspace hang on it too."""
+
+    def value(self, path: str) -> Any:
+        """What code works with: seconds for durations, `None` for unset and for `unlimited` (0 where the help says so).
+
+        `Any`, since the type is the declaration's. Raises `ConfigError` for a path that is not declared.
+        """
+        setting = _declared(path)
+        return python_value(setting, self._effective(setting)[1])
+
+    def limits(self, agent: str) -> Limits:
+        """The limits an agent is held to: its own over the global ones. An agent that is not configured has the global ones."""
+        own = self.agents[agent].limits if agent in self.agents else {}
+        values: dict[str, Any] = {
+            name: python_value(setting, own[name]) if name in own else self.value(setting.path)
+            for name, setting in LIMITS.items()
+            if name != "message_budget_chars"
+        }
+        budget = LIMITS["message_budget_chars"]
+        return Limits(
+            message_budget_chars=python_value(budget, own.get(budget.name)),  # type: ignore[arg-type]  # an int or unset, by its declaration
+            global_message_budget_chars=self.value(budget.path),
+            **values,
+        )
+
+    @property
+    def primary(self) -> str:
+        """The primary agent's name; `ConfigError` when none is set."""
+        return self._role("primary")
+
+    @property
+    def escalation(self) -> str:
+        """The escalation agent's name; `ConfigError` when none is set."""
+        return self._role("escalation")
+
+    def agent(self, name: str) -> AgentConfig:
+        """A configured agent; `NotFound` with the nearest name otherwise."""
+        if name in self.agents:
+            return self.agents[name]
+        raise NotFound(f"no agent {name!r} is configured{did_you_mean(nearest(name, self.agents))}", hint=f"configured: {', '.join(sorted(self.agents))}")
+
+    def all(self) -> list[Explained]:
+        """Every declared setting, then what agents set."""
+        keys = [f"agents.{agent.name}.{key}" for agent in self.agents.values() for key in _set_keys(agent)]
+        return [self.explain(path) for path in (*(setting.path for setting in SETTINGS), *keys)]
+
+    def explain(self, path: str) -> Explained:
+        """The value of a path, its source and what it shadows; `ConfigError` with the nearest path when there is no such."""
+        if path.startswith("agents."):
+            return self._explain_agent(path)
+        setting = _declared(path)
+        return _explained(path, setting, self._effective(setting), self._given(path))
+
+    def _given(self, path: str) -> list[tuple[str, SettingValue]]:
+        return [(layer.source, layer.settings[path]) for layer in self.layers if path in layer.settings]
+
+    def _effective(self, setting: Setting) -> tuple[str, SettingValue]:
+        given = self._given(setting.path)
+        if given:
+            return given[-1]
+        role = _ROLES.get(setting.path)
+        return "default", role if role in self.agents else setting.default
+
+    def _role(self, role: str) -> str:
+        name = self.value(role)
+        if name is not None:
+            return str(name)
+        choice = ", ".join(sorted(self.agents))
+        raise ConfigError(f"`{role}` is not set, and there is no agent `{_ROLES[role]}`", hint=f'set {role} = "NAME" to one of: {choice}')
+
+    def _explain_agent(self, path: str) -> Explained:
+        _, name, *rest = path.split(".")
+        if name not in self.agents:
+            raise ConfigError(f"{path}: no agent {name!r} is configured{did_you_mean(nearest(name, self.agents))}")
+        if rest[:1] == ["limits"] and len(rest) == 2:
+            return self._explain_limit(path, name, rest[1])
+        given = [(layer.source, masked(rest[0], layer.agents[name][rest[0]])) for layer in self.layers if rest and rest[0] in layer.agents.get(name, {})]
+        if len(rest) != 1 or not (given or rest[0] in AGENT_KEYS or rest[0] in AGENT_OPTIONS):
+            raise ConfigError(f"{path} is not set{did_you_mean(_near_key(name, rest))}")
+        agent = self.agents[name]
+        value = _agent_values(agent).get(rest[0])
+        source = agent.sources.get(rest[0], "default")
+        return Explained(
+            path, value, None, source, tuple(reversed(given[:-1])), _type_of(value), f"Of the agent `{name}`, for its provider `{agent.provider}`."
+        )
+
+    def _explain_limit(self, path: str, agent: str, name: str) -> Explained:
+        if name not in LIMITS:
+            near = nearest(name, LIMITS)
+            raise ConfigError(f"{path}: unknown limit{did_you_mean(f'agents.{agent}.limits.{near}' if near else None)}")
+        own = [(layer.source, layer.agent_limits[agent][name]) for layer in self.layers if name in layer.agent_limits.get(agent, {})]
+        setting = LIMITS[name]
+        inherited = self._given(setting.path)
+        given = [*inherited, *own]
+        return _explained(path, setting, given[-1] if given else ("default", setting.default), given)
+
+
+def load_settings(
+    *,
+    environ: Mapping[str, str],
+    workspace: Path,
+    paths: Paths,
+    config_file: Path | None = None,
+    flags: Mapping[str, str] | None = None,
+    sets: Sequence[str] = (),
+    runtime: Mapping[str, object] | None = None,
+    check: Callable[[Settings], Iterable[Problem]] | None = None,
+) -> Settings:
+    """Read every source and lay them over each other, low to high: user file, project file, environment, flags, `--set`, runtime.
+
+    `config_file` stands in for the first two and is trusted. `flags` are texts by the path of their setting. `check` may add
+    problems of its own (agents' options, which only plugins know), so that one start reports everything.
+    Raises `ConfigError`: a file that cannot be read, or every unknown key and unusable value at once.
+    """
+    reader = LayerReader(workspace)
+    home = home_of(environ)
+    user, project = _files(paths, workspace, home, config_file)
+    lowest = [reader.file(user)] if user else []
+    upper = [*reader.environment(environ), *reader.flags(flags or {}), *reader.assignments(sets), *([reader.runtime(runtime)] if runtime else [])]
+    trusted = project is not None and TrustStore(paths.trust_file).is_trusted(project.path, project.content)
+    middle, notices = _project_layer(reader, project, trusted, own=[*lowest, *upper], home=home)
+    layers = (*lowest, *middle, *upper)
+    zero_config = not names_provider(layers)
+    settings = Settings(
+        layers=layers,
+        agents=merge_agents(layers, home=home),
+        notices=tuple(notices),
+        zero_config=zero_config,
+        user_file=config_file or paths.user_file,
+        project_file=project.path if project else None,
+        project_trusted=trusted,
+    )
+    raise_problems([*reader.problems, *_across(settings), *(check(settings) if check else ())])
+    return settings
+
+
+def zero_config_notice(settings: Settings) -> str | None:
+    """What to tell who has configured nothing: what answers, and how to name a real model."""
+    return ZERO_CONFIG_NOTICE.format(user_file=settings.user_file) if settings.zero_config else None
+
+
+def _files(paths: Paths, workspace: Path, home: Path | None, config_file: Path | None) -> tuple[ConfigFile | None, ConfigFile | None]:
+    if config_file is not None:
+        return read_config(config_file), None
+    project = find_project_file(workspace, home=home)
+    return _read_if_there(paths.user_file), read_config(project) if project else None
+
+
+def _read_if_there(path: Path) -> ConfigFile | None:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot read {shown_path(path)}: {error.strerror}") from error
+    return read_config(path)
+
+
+def _project_layer(reader: LayerReader, project: ConfigFile | None, trusted: bool, *, own: Sequence[Layer], home: Path | None) -> tuple[list[Layer], list[str]]:
+    """The project file's layer, cut down to what is harmless unless it is trusted, and the notice about what is left out."""
+    if project is None:
+        return [], []
+    before = len(reader.problems)
+    layer = reader.file(project)
+    if trusted:
+        return [layer], []
+    # What is ignored anyway cannot stop the program.
+    reader.problems[before:] = [problem for problem in reader.problems[before:] if not problem.path.startswith("agents.") or ".limits" in problem.path]
+    harmless, ignored = harmless_part(layer, agents=merge_agents(own, home=home))
+    return [harmless], [_ignored_notice(project.path, ignored)] if ignored else []
+
+
+def _ignored_notice(path: Path, ignored: Sequence[str]) -> str:
+    named = ", ".join(key if key.isprintable() else repr(key) for key in ignored[:_MOST_NAMED])
+    more = f" and {len(ignored) - _MOST_NAMED} more" if len(ignored) > _MOST_NAMED else ""
+    return f"{shown_path(path)} is not trusted, so these are ignored: {named}{more}. To see what they would do and accept the file as it is: escalera trust"
+
+
+def _across(settings: Settings) -> list[Problem]:
+    """What only shows when all sources are seen together."""
+    problems = unusable_agents(settings.layers, settings.agents)
+    problems += mixed_secrets(settings.agents.values(), project=f"file:{settings.project_file}")
+    problems += [problem for family in ("questions", "tasks") for problem in _short_ceiling(settings, family)]
+    return problems + _role_problems(settings)
+
+
+def _short_ceiling(settings: Settings, family: str) -> list[Problem]:
+    ttl, max_age = settings.explain(f"{family}.ttl"), settings.explain(f"{family}.max_age")
+    if settings.value(ttl.path) <= settings.value(max_age.path):
+        return []
+    source = ttl if ttl.source != "default" else max_age
+    return [Problem(source.source, source.path, f"{ttl.path} {ttl.value} ({ttl.source}) is longer than {max_age.path} {max_age.value} ({max_age.source})")]
+
+
+def _role_problems(settings: Settings) -> list[Problem]:
+    problems = []
+    roles = {role: settings.explain(role) for role in _ROLES}
+    for role, given in roles.items():
+        if given.value is not None and given.value not in settings.agents:
+            problems.append(Problem(given.source, role, f"no agent {given.value!r} is configured{did_you_mean(nearest(given.value, settings.agents))}"))
+    if roles["primary"].value is not None and roles["primary"].value == roles["escalation"].value:
+        source = roles["escalation"].source
+        text = f"is {roles['primary'].value!r}, as `primary` is; give the second role an agent of its own, which may use the same provider and model"
+        problems.append(Problem(source, "escalation", text))
+    return problems
+
+
+def _declared(path: str) -> Setting:
+    if path not in BY_PATH:
+        raise ConfigError(f"there is no setting {path!r}{did_you_mean(nearest(path, BY_PATH))}")
+    return BY_PATH[path]
+
+
+def _explained(path: str, setting: Setting, effective: tuple[str, SettingValue], given: Sequence[tuple[str, SettingValue]]) -> Explained:
+    per_agent = path != setting.path
+    return Explained(
+        path=path,
+        value=_json(effective[1]),
+        default=_json(setting.default),
+        source=effective[0],
+        shadowed=tuple((source, _json(value)) for source, value in reversed(given[:-1])),
+        type=setting.type,
+        help=setting.help,
+        unit=setting.unit,
+        flag=None if per_agent else setting.flag,
+        env=None if per_agent else setting.env,
+    )
+
+
+def _json(value: SettingValue) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _set_keys(agent: AgentConfig) -> list[str]:
+    keys = [key for key, value in _agent_values(agent).items() if value is not None]
+    return [*keys, *(f"limits.{name}" for name in agent.limits)]
+
+
+def _agent_values(agent: AgentConfig) -> dict[str, Any]:
+    """An agent's keys as they may be shown."""
+    own = {"provider": agent.provider, "prompt": agent.prompt, "prompt_file": str(agent.prompt_file) if agent.prompt_file else None}
+    return {**own, "prices": dict(agent.prices) or None, **{key: masked(key, value) for key, value in agent.options.items()}}
+
+
+def _near_key(agent: str, rest: Sequence[str]) -> str | None:
+    near = nearest(".".join(rest), [*AGENT_KEYS, *AGENT_OPTIONS, *(f"limits.{name}" for name in LIMITS)])
+    return f"agents.{agent}.{near}" if near else None
+
+
+def _type_of(value: object) -> str:
+    kinds = {bool: "bool", int: "int", float: "number", str: "text", list: "list", dict: "table"}
+    return kinds.get(type(value), "text")

@@ -1,0 +1,127 @@
+"""What a project file may set before the user has accepted it, and the record of what was accepted (page 5)."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import ConfigError
+from orchestrator.settings.declarations import BY_PATH, SettingValue
+from orchestrator.settings.files import ConfigFile, shown_path
+from orchestrator.settings.layers import Layer
+from orchestrator.settings.secrets import masked
+
+FORMAT = "escalera.trust/1"
+
+
+class TrustStore:
+    """Accepted files by absolute path, each with the hash of its content, in one file in the state folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def is_trusted(self, file: Path, content: bytes) -> bool:
+        """Whether the user accepted this file with exactly this content. A record that cannot be read accepts nothing."""
+        return self.list().get(_key(file)) == _hash(content)
+
+    def trust(self, file: Path, content: bytes) -> None:
+        """Accept the file as it is now."""
+        with self._locked():
+            self._write({**self.list(), _key(file): _hash(content)})
+
+    def revoke(self, file: Path) -> bool:
+        """Take it back; says whether there was anything to take back."""
+        with self._locked():
+            accepted = self.list()
+            known = accepted.pop(_key(file), None) is not None
+            if known:
+                self._write(accepted)
+            return known
+
+    def list(self) -> dict[str, str]:
+        """Hashes of the accepted files by path."""
+        try:
+            document = json.loads(self._path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        files = document.get("files") if isinstance(document, dict) and document.get("format") == FORMAT else None
+        return {path: digest for path, digest in files.items() if isinstance(digest, str)} if isinstance(files, dict) else {}
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        from filelock import FileLock
+
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with FileLock(self._path.with_suffix(".lock"), mode=0o600):
+                yield
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write {shown_path(self._path)}: {error.strerror or error}", hint="set ESCALERA_HOME to a folder that can be written"
+            ) from error
+
+    def _write(self, files: Mapping[str, str]) -> None:
+        """Replace the record as a whole; a killed process leaves the old one."""
+        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".trust-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                json.dump({"format": FORMAT, "files": dict(sorted(files.items()))}, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, self._path)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+
+def would_enable(file: ConfigFile) -> list[tuple[str, Any]]:
+    """What accepting the file would enable: the keys that are ignored until then, with their values, secrets masked."""
+    enabled = [(path, file_value) for path, file_value in _flat(file.data) if path in BY_PATH and BY_PATH[path].needs_trust]
+    agents = file.data.get("agents")
+    for name, table in agents.items() if isinstance(agents, Mapping) else ():
+        for key, value in table.items() if isinstance(table, Mapping) else ():
+            if key != "limits":
+                enabled.append((f"agents.{name}.{key}", masked(key, value)))
+    return enabled
+
+
+def harmless_part(layer: Layer, *, agents: Collection[str]) -> tuple[Layer, list[str]]:
+    """What an unaccepted project file may set, and the paths of what is left out.
+
+    `agents` are the names that the user's own sources configure: roles and limits of others mean nothing yet.
+    """
+    settings = {path: value for path, value in layer.settings.items() if _is_harmless(path, value, agents)}
+    limits = {name: values for name, values in layer.agent_limits.items() if name in agents}
+    ignored = [path for path in layer.settings if path not in settings]
+    ignored += [f"agents.{name}.{key}" for name, table in layer.agents.items() for key in table]
+    ignored += [f"agents.{name}.limits" for name, values in layer.agent_limits.items() if values and name not in agents]
+    return replace(layer, settings=settings, agents={}, agent_limits=limits), ignored
+
+
+def _is_harmless(path: str, value: SettingValue, agents: Collection[str]) -> bool:
+    if path in ("primary", "escalation"):
+        return value in agents
+    return not BY_PATH[path].needs_trust
+
+
+def _flat(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in data.items():
+        if isinstance(value, Mapping) and key != "agents":
+            yield from ((f"{key}.{name}", item) for name, item in value.items())
+        else:
+            yield key, value
+
+
+def _key(file: Path) -> str:
+    return os.path.realpath(file)
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
