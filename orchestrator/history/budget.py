@@ -1,0 +1,153 @@
+"""The one accounting of page 3: what each part of a request weighs against the agent's budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orchestrator.errors import BudgetExceeded
+from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall
+from orchestrator.providers import ToolSchema
+from orchestrator.settings.limits import Limits
+
+PartName = Literal["system", "orientation", "percepts", "tools", "prompt", "history"]
+PART_NAMES: tuple[PartName, ...] = ("system", "orientation", "percepts", "tools", "prompt", "history")
+
+PART_OVERHEAD = 12
+"""Characters for what stands around a part on the wire: about four tokens. Counted per part and not per message,
+so that merging two messages never changes a sum."""
+DEFAULT_BUDGET_CHARS = 100_000
+CHARS_PER_TOKEN = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The accounting of one request, in code points, as `plan` shows it. `limit_chars` None is no limit."""
+
+    limit_chars: int | None
+    parts: Mapping[PartName, int]
+    tokens_estimate: int
+
+    @property
+    def total_chars(self) -> int:
+        """The sum of the parts."""
+        return sum(self.parts.values())
+
+
+def limit_chars(limits: Limits, window_tokens: int | None, *, ratio: float = 1.0) -> int | None:
+    """The agent's budget in characters, `None` for no limit: its own, its window's, the global one, 100,000 (page 3).
+
+    `window_tokens` is what the provider knows of its model; the setting of that name goes before it. `ratio` is the
+    measured number of real tokens per estimated one.
+    """
+    if limits.message_budget_chars is not None:
+        return limits.message_budget_chars or None
+    window = limits.context_window_tokens if limits.context_window_tokens is not None else window_tokens
+    if window is not None and window > 0:
+        return int(CHARS_PER_TOKEN / ratio * (window - min(limits.output_reserve_tokens, window // 4)))
+    if limits.global_message_budget_chars is not None:
+        return limits.global_message_budget_chars or None
+    return DEFAULT_BUDGET_CHARS
+
+
+def require_room(parts: Mapping[PartName, int], limit: int | None, agent: str) -> int | None:
+    """What is left for the history beside the parts that are never dropped; `None` without a limit.
+
+    Raises `BudgetExceeded`, which names each part and its size, when they alone are larger than the limit.
+    """
+    if limit is None:
+        return None
+    total = sum(parts.values())
+    if total <= limit:
+        return limit - total
+    listed = ", ".join(f"{name} {size:,}" for name, size in parts.items())
+    raise BudgetExceeded(
+        f"nothing was sent to {agent!r}: what is never dropped takes {total:,} characters ({listed}), the budget is {limit:,}",
+        parts={str(name): size for name, size in parts.items()},
+        limit=limit,
+        agent=agent,
+        hint=f"shorten the largest of them, or raise agents.{agent}.limits.message_budget_chars (0 = no limit)",
+    )
+
+
+def measure(messages: Iterable[Message]) -> int:
+    """The size of messages in code points, with the overhead of each part; exactly additive."""
+    return sum(measure_part(part) for message in messages for part in message.parts)
+
+
+def measure_part(part: Part) -> int:
+    """The size of one part: what is sent of it, ids aside (the overhead covers them)."""
+    if isinstance(part, Text):
+        size = len(part.text)
+    elif isinstance(part, ToolCall):
+        size = len(part.name) + len(compact_json(part.arguments))
+    elif isinstance(part, Reasoning):
+        size = len(part.text) + len(part.signature or "")
+    else:
+        size = len(part.content)
+    return size + PART_OVERHEAD + (len(compact_json(part.extra)) if part.extra else 0)
+
+
+def measure_text(text: str) -> int:
+    """The size of a text that is sent as a part of its own; a blank one is not sent."""
+    return len(text) + PART_OVERHEAD if text.strip() else 0
+
+
+def measure_tools(tools: Sequence[ToolSchema]) -> int:
+    """The size of tool schemas."""
+    return sum(len(tool.name) + len(tool.description) + len(compact_json(tool.parameters)) + PART_OVERHEAD for tool in tools)
+
+
+def estimate_tokens(text: str, *, ratio: float = 1.0) -> int:
+    """Tokens of a text: three ASCII characters make one, and every other code point one per UTF-8 byte.
+
+    A byte-level tokenizer never needs more than that for CJK or emoji. `ratio` is the measured number of real tokens
+    per estimated one, from the usage that the provider reports.
+    """
+    if text.isascii():
+        return math.ceil(len(text) / CHARS_PER_TOKEN * ratio)
+    data = text.encode("utf-8", "surrogatepass")
+    plain = len(data.decode("ascii", "ignore"))
+    return math.ceil((plain / CHARS_PER_TOKEN + len(data) - plain) * ratio)
+
+
+def estimate_message_tokens(messages: Iterable[Message], *, ratio: float = 1.0) -> int:
+    """Tokens of messages: what `measure` counts, the overhead included."""
+    return sum(estimate_tokens(_sent_text(part) + " " * PART_OVERHEAD, ratio=ratio) for message in messages for part in message.parts)
+
+
+def _sent_text(part: Part) -> str:
+    extra = compact_json(part.extra) if part.extra else ""
+    if isinstance(part, Text):
+        return part.text + extra
+    if isinstance(part, ToolCall):
+        return part.name + compact_json(part.arguments) + extra
+    if isinstance(part, Reasoning):
+        return part.text + (part.signature or "") + extra
+    return part.content + extra
+
+
+def compact_json(value: Mapping[str, Any]) -> str:
+    """The value as it is counted and shown: JSON, with characters as themselves."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+__all__ = [
+    "DEFAULT_BUDGET_CHARS",
+    "PART_NAMES",
+    "PART_OVERHEAD",
+    "Budget",
+    "PartName",
+    "compact_json",
+    "estimate_message_tokens",
+    "estimate_tokens",
+    "limit_chars",
+    "measure",
+    "measure_part",
+    "measure_text",
+    "measure_tools",
+    "require_room",
+]
