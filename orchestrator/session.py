@@ -114,10 +114,15 @@ class Turn:
 
 def answer_of(steps: Sequence[Part]) -> str:
     """The text after the last tool step; all text of the turn where nothing follows it."""
-    last_tool = max((i for i, step in enumerate(steps) if isinstance(step, ToolCall | ToolResult)), default=-1)
-    closing = "".join(step.text for step in steps[last_tool + 1 :] if isinstance(step, Text))
-    if closing.strip():
-        return closing
+    closing: list[str] = []
+    for step in reversed(steps):
+        if isinstance(step, Text):
+            closing.append(step.text)
+        elif isinstance(step, (ToolCall, ToolResult)):
+            break
+    answer = closing[0] if len(closing) == 1 else "".join(reversed(closing))
+    if answer.strip():
+        return answer
     return "\n\n".join(step.text for step in steps if isinstance(step, Text) and step.text.strip())
 
 

@@ -1,0 +1,73 @@
+"""How the texts reach an agent: its system messages, or the system text and context block of a conversation it keeps itself (page 2)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from orchestrator.percepts import Percept
+from orchestrator.providers import SystemBlock
+from orchestrator.templates import Templates
+
+
+def system_blocks(static: Sequence[SystemBlock], *, orientation: str, percepts: str) -> tuple[SystemBlock, ...]:
+    """Every system text by name, in the order it is sent, as a plan lists it; blank ones left out."""
+    return _filled(*static, SystemBlock("orientation", orientation), SystemBlock("percepts", percepts))
+
+
+def system_messages(static: Sequence[SystemBlock], *, orientation: str, percepts: str) -> tuple[SystemBlock, ...]:
+    """The system messages of an agent without a conversation of its own: `static`, `orientation`, `percepts`; blank ones are not sent.
+
+    The first is the same bytes in every turn, so that its cached prefix holds.
+    """
+    return _filled(SystemBlock("static", _joined(static)), SystemBlock("orientation", orientation), SystemBlock("percepts", percepts))
+
+
+def system_text(templates: Templates, static: Sequence[SystemBlock], *, orientation: str, percepts: str) -> str:
+    """The system prompt of a conversation that the agent keeps: made in its first turn, then sent with the same bytes for its whole life."""
+    return templates.render("system_text", static=_joined(static), orientation=orientation, percepts=percepts)
+
+
+def context_block(templates: Templates, *, orientation: str = "", percepts: str = "", tool_percepts: str = "") -> str:
+    """What is new in this turn, to stand in front of the prompt between two fixed lines; never blank."""
+    return templates.render("context_block", orientation=orientation, percepts=percepts, tool_percepts=tool_percepts)
+
+
+def delivered_marks(before: Mapping[str, Any], *, primary_activity: str, prior_escalation: str, percepts: Iterable[str]) -> dict[str, Any]:
+    """What an external session has been told once this turn succeeded: a mark of each digest as it now stands, and all ids of percepts. JSON-safe."""
+    return {
+        "primary_activity": mark_of(primary_activity),
+        "prior_escalation": mark_of(prior_escalation),
+        "percepts": sorted(_delivered_ids(before) | set(percepts)),
+    }
+
+
+def is_new(name: str, text: str, delivered: Mapping[str, Any]) -> bool:
+    """Whether the digest `name` says something, and something else than when it was last delivered."""
+    return bool(text) and delivered.get(name) != mark_of(text)
+
+
+def new_percepts(percepts: Sequence[Percept], delivered: Mapping[str, Any]) -> tuple[Percept, ...]:
+    """The percepts that this external session was not told yet."""
+    told = _delivered_ids(delivered)
+    return tuple(percept for percept in percepts if percept.id not in told)
+
+
+def mark_of(text: str) -> str:
+    """A short mark that differs where the text does."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _filled(*blocks: SystemBlock) -> tuple[SystemBlock, ...]:
+    return tuple(block for block in blocks if block.text.strip())
+
+
+def _joined(blocks: Sequence[SystemBlock]) -> str:
+    return "\n\n".join(block.text for block in _filled(*blocks))
+
+
+def _delivered_ids(delivered: Mapping[str, Any]) -> set[str]:
+    """An imported document may hold anything under `delivered`; what is no list of texts counts as nothing told."""
+    ids = delivered.get("percepts")
+    return {known for known in ids if isinstance(known, str)} if isinstance(ids, list | tuple) else set()

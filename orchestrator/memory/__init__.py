@@ -1,0 +1,1 @@
+"""Percepts: which of them an agent is told, and how (page 4)."""
