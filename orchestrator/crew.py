@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from orchestrator.agents import agent_prompt, build_provider
 from orchestrator.providers import Provider, ProviderKind
-from orchestrator.settings import Settings
 from orchestrator.settings.limits import Limits
+from orchestrator.settings.resolution import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,9 @@ class Agent:
 class Crew:
     """The agents of this run by name; one that is not used is never built, so that a broken one harms nobody else."""
 
-    def __init__(self, settings: Settings, kinds: Mapping[str, ProviderKind], *, environ: Mapping[str, str], workspace: str, turn_timeout: float | None = None) -> None:
+    def __init__(
+        self, settings: Settings, kinds: Mapping[str, ProviderKind], *, environ: Mapping[str, str], workspace: str, turn_timeout: float | None = None
+    ) -> None:
         self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
         self._turn_timeout = turn_timeout
         self._built: dict[str, Agent] = {}
@@ -58,7 +61,8 @@ class Crew:
         """Raises `ConfigError` for a name that is not configured, `PluginError` for a kind that is not installed."""
         if name not in self._built:
             config = self._settings.agent(name)
-            provider = build_provider(config, self._kinds, environ=self._environ, workspace=self._workspace)
+            others = self._settings.agents.values()
+            provider = build_provider(config, self._kinds, environ=self._environ, workspace=Path(self._workspace), others=others)
             limits = self._settings.limits(name)
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)

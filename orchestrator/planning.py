@@ -6,7 +6,7 @@ Pure: reads the session, its log and the percepts it is given; opens, writes and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from orchestrator.history.normalise import normalise
 from orchestrator.history.render import Viewer
 from orchestrator.history.scope import Scope, scope_of
 from orchestrator.memory.inject import Chosen, choose, format_percepts, format_tool_percepts
-from orchestrator.messages import Message, Part, Text, ToolResult, well_formed
+from orchestrator.messages import Message, Text, well_formed
 from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, resumable_session
 from orchestrator.percepts import Percept
 from orchestrator.providers import Conversation, Request, SystemBlock, Timeouts
@@ -57,7 +57,7 @@ class Wish:
     """What the user asked for."""
 
     prompt: str
-    choice: Choice = Choice()
+    choice: Choice = field(default_factory=Choice)
     reason: str | None = None
     """The brief: why the turn is handed over."""
     reason_by: Literal["user", "primary"] = "user"
@@ -150,7 +150,7 @@ def plan_turn(
     asking = None if stand.asking is None else stand.asking.agent
     way = route(wish.choice, asking_agent=asking, primary=crew.primary, escalation=crew.escalation, configured=crew.names)
     agent = crew.agent(way.agent)
-    decision = _decided(stand, log, wish, way, agent, workspace)
+    decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh)
     chosen = choose(percepts, agent=agent.name, role=way.role, workspace=workspace, limits=agent.limits)
     case = _Case(log, wish, workspace, stand, way, agent, decision, chosen, _told_need(stand, log, wish, now), _brief(stand, wish, decision))
     return _fitted(case, crew, templates)
@@ -162,7 +162,7 @@ def _said(prompt: str) -> str:
     return well_formed(prompt)
 
 
-def _decided(stand: Standing, log: TurnLog, wish: Wish, way: Route, agent: Agent, workspace: str) -> Decision | None:
+def _decided(stand: Standing, log: TurnLog, way: Route, agent: Agent, *, workspace: str, fresh: bool) -> Decision | None:
     if way.role is Role.PRIMARY:
         return None
     facts = facts_of(
@@ -175,7 +175,7 @@ def _decided(stand: Standing, log: TurnLog, wish: Wish, way: Route, agent: Agent
         workspace=workspace,
         config_dir=agent.config_dir,
     )
-    return decide(facts, agent.limits, Flags(fresh=wish.fresh))
+    return decide(facts, agent.limits, Flags(fresh=fresh))
 
 
 def _told_need(stand: Standing, log: TurnLog, wish: Wish, now: datetime) -> Need | None:
@@ -244,20 +244,20 @@ def _fitted(case: _Case, crew: Crew, templates: Templates) -> Plan:
     fitted = fit(
         case.log,
         scope,
-        Viewer(case.agent.name, case.agent.provider.model, case.way.role),
+        Viewer(case.agent.name, case.agent.provider.model, clean=neutralise),
         profile=capabilities.profile,
         available=require_room(parts, limit, case.agent.name),
         returning_boundary=boundary if case.mode is Mode.RETURNING else None,
         continuing=case.wish.continues,
     )
-    if fitted.not_shown:
-        texts = writer.texts(digests, not_shown=fitted.not_shown)
+    if not_shown := fitted.dropped.count_not_shown:
+        texts = writer.texts(digests, not_shown=not_shown)
         parts = _parts(texts, measure_tools(tools))
     prompt = Message("user", (Text(texts.prompt),))
     request = Request(
         agent=case.agent.name,
         system=() if case.keeps_conversation else system_messages(texts.static, orientation=texts.orientation, percepts=texts.percepts),
-        messages=normalise((*_harmless(fitted.messages), prompt), capabilities.profile),
+        messages=normalise((*fitted.messages, prompt), capabilities.profile),
         tools=tools,
         conversation=texts.conversation,
         workspace=case.workspace,
@@ -294,17 +294,6 @@ def _parts(texts: Texts, tools: int) -> dict[PartName, int]:
     sent = len(texts.conversation.system_text) + len(texts.conversation.context_block)
     system = sent - len(texts.orientation) - len(texts.percepts) - len(texts.tool_percepts)
     return {"system": system, "orientation": len(texts.orientation), "percepts": percepts, "tools": tools, "prompt": measure_text(texts.prompt)}
-
-
-def _harmless(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The history with everything that looks like a tag of ours made harmless (page 2)."""
-    return tuple(replace(message, parts=tuple(map(_harmless_part, message.parts))) for message in messages)
-
-
-def _harmless_part(part: Part) -> Part:
-    if isinstance(part, Text):
-        return replace(part, text=neutralise(part.text))
-    return replace(part, content=neutralise(part.content)) if isinstance(part, ToolResult) else part
 
 
 class _Writer:

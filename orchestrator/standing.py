@@ -42,7 +42,7 @@ def standing(session: Session, log: TurnLog, *, now: datetime, need_expiry_hours
         if last is not None and known:
             return Standing(session, "fulfilled" if last.reason == "fulfilled" else "expired", last.need, asking, lapsed)
         return Standing(session, "none", None, asking, lapsed)
-    if status == "fulfilled" or status == "expired":
+    if status in ("fulfilled", "expired"):
         cleared = replace(session, need=None, last_need=LastNeed(session.need, status, now))
         return Standing(cleared, status, session.need, asking, lapsed)
     return Standing(session, "set", session.need, asking, lapsed)

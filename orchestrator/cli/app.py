@@ -70,7 +70,7 @@ def _setting_option(setting: Setting) -> click.Option:
 @click.option("--plain", is_flag=True, help="For screen readers: no cursor movement, no spinner.")
 @click.version_option(__version__, "--version", message="escalera %(version)s")
 @click.pass_context
-def root(ctx: click.Context, config: Path | None, sets: tuple[str, ...], color: str, no_input: bool, plain: bool, **flags: str | None) -> None:
+def root(ctx: click.Context, /, config: Path | None, sets: tuple[str, ...], color: str, no_input: bool, plain: bool, **flags: str | None) -> None:
     """One shared session between a cheap primary agent and a strong escalation agent."""
     from orchestrator.cli.front import Front
 

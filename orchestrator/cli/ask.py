@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.prompt import choice_options, choice_of, prompt_text
+from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
 from orchestrator.cli.sessions import chosen_session
 from orchestrator.cli.watch import Watcher, watcher_for
 from orchestrator.providers import Answer, Cancel, Question
@@ -29,6 +29,7 @@ from orchestrator.providers import Answer, Cancel, Question
 @click.pass_obj
 def command(
     front: Front,
+    /,
     prompt: tuple[str, ...],
     session: str | None,
     new: bool,

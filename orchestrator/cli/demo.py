@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,14 +11,12 @@ import click
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.plan import spans
-from orchestrator.crew import Crew
-from orchestrator.errors import EscaleraError
 from orchestrator.escalation import Report, Workplace, take_turn
 from orchestrator.lease import held
-from orchestrator.planning import Expiry, Plan, Wish
+from orchestrator.planning import Plan, Wish
 from orchestrator.providers import Answer, Cancel
 from orchestrator.routing import Choice
-from orchestrator.session import Role, Session, State, set_need
+from orchestrator.session import Role, State, set_need
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,42 +52,26 @@ def command(front: Front) -> int:
         "watch the modes, the reasons and what is sent. No mode depends on an answer. Nothing here is kept.\n"
     )
     with tempfile.TemporaryDirectory(prefix="escalera-demo-") as folder:
-        return _tour(front, Path(folder))
+        tour = front.elsewhere(Path(folder))
+        try:
+            return _tour(tour)
+        finally:
+            tour.close()
 
 
-def _tour(front: Front, folder: Path) -> int:
-    from orchestrator.settings.resolution import load_settings
-    from orchestrator.settings.paths import paths_of
-    from orchestrator.store.sqlite import open_store
-
-    home = {"ESCALERA_HOME": str(folder)}
-    settings = load_settings(environ=home, workspace=folder, paths=paths_of(home, platform="linux"))
-    store = open_store(folder / "data", clock=front.clock)
-    try:
-        session = Session(id=front.new_id(), workspace=str(folder), nonce=front.new_nonce(), created_at=front.clock.now())
-        store.create(session)
-        place = Workplace(
-            store=store,
-            crew=Crew(settings, front.plugins_under(settings).kinds(), environ=front.environ, workspace=str(folder)),
-            templates=front.templates,
-            clock=front.clock,
-            workspace=str(folder),
-            owner=front.new_id(),
-            expiry=Expiry(),
-            session_wait=settings.value("session_wait"),
-            new_id=front.new_id,
-            jitter=random.Random(0),
-        )
-        for number, step in enumerate(TOUR, 1):
-            front.output.heading(f"{number}. {step.title}")
-            _between_turns(front, place, session.id, step)
-            report = _taken(front, place, session.id, step)
-            if report.error is not None:
-                raise report.error
-            _show(front, report)
-    finally:
-        store.close()
-    front.output.say("Now with your own session: escalera ask \"…\", escalera ask --escalate \"…\", and escalera plan to see a turn before it is taken.")
+def _tour(front: Front) -> int:
+    store = front.store()
+    session = fresh_session(front)
+    store.create(session)
+    place = front.workplace(store, session.workspace)
+    for number, step in enumerate(TOUR, 1):
+        front.output.heading(f"{number}. {step.title}")
+        _between_turns(front, place, session.id, step)
+        report = _taken(front, place, session.id, step)
+        if report.error is not None:
+            raise report.error
+        _show(front, report)
+    front.output.say('Now with your own session: escalera ask "…", escalera ask --escalate "…", and escalera plan to see a turn before it is taken.')
     return 0
 
 
@@ -112,12 +93,10 @@ def _between_turns(front: Front, place: Workplace, session: str, step: Step) -> 
 def _taken(front: Front, place: Workplace, session: str, step: Step) -> Report:
     wish = Wish(step.prompt, Choice(role=step.role), reason=step.reason)
     front.output.say(f"   prompt: {step.prompt}")
-    report: Report | None = None
-    for _ in range(ATTEMPTS):
+    for attempt in range(1, ATTEMPTS + 1):
         report = take_turn(place, session, wish, cancel=Cancel(), ask=lambda _question: Answer("decline", by="nobody"), watch=lambda _shown: None)
-        if report.error is None or report.error.type != "EmptyAnswer":
+        if not isinstance(report.error, EmptyAnswer) or attempt == ATTEMPTS:
             break
-    assert report is not None
     return report
 
 
@@ -134,7 +113,8 @@ def _show(front: Front, report: Report) -> None:
 
 def _sent(plan: Plan) -> str:
     blocks = ", ".join(f"{block.name} {len(block.text)}" for block in plan.texts.blocks)
-    return f"{blocks} characters; turns {spans(plan.fitted.sent) or 'none'} of the history; {plan.budget.total_chars:,} of {plan.budget.limit_chars:,} characters in all"
+    total = f"{plan.budget.total_chars:,} of {plan.budget.limit_chars:,} characters in all"
+    return f"{blocks} characters; turns {spans(plan.fitted.sent) or 'none'} of the history; {total}"
 
 
 def _why(plan: Plan) -> str:

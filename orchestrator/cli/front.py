@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.cli.output import Output
 from orchestrator.clock import Clock, SystemClock
+from orchestrator.errors import UsageError
 from orchestrator.settings.paths import Paths, paths_of
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ class Front:
     def settings(self) -> Settings:
         from orchestrator.settings.resolution import load_settings
 
-        settings = load_settings(
-            environ=self.environ, workspace=self.cwd, paths=self.paths, config_file=self._config_file, flags=self._flags, sets=self._sets
-        )
+        settings = load_settings(environ=self.environ, workspace=self.cwd, paths=self.paths, config_file=self._config_file, flags=self._flags, sets=self._sets)
         for notice in settings.notices:
             self.output.notice(notice)
         return settings
@@ -115,8 +114,18 @@ class Front:
             expiry=self.expiry,
             session_wait=self.settings.value("session_wait"),
             new_id=self.new_id,
-            jitter=random.Random(),  # noqa: S311 - spreads retries, guards nothing
+            jitter=random.Random(),  # noqa: S311  # spreads retries, guards nothing
         )
+
+    @staticmethod
+    def duration(text: str, flag: str) -> float:
+        """Seconds of a time given for one flag, as `90s` or `5m`."""
+        from orchestrator.settings.values import seconds
+
+        try:
+            return seconds(text)
+        except ValueError as error:
+            raise UsageError(f"{flag}: {text!r} is no time", hint="as in 90s or 5m") from error
 
     @staticmethod
     def new_id() -> str:
@@ -129,6 +138,11 @@ class Front:
         from orchestrator.tags import new_nonce
 
         return new_nonce(secrets.token_bytes)
+
+    def elsewhere(self, folder: Path) -> Front:
+        """A front without any configuration, with everything it keeps in that folder."""
+        environ = {name: value for name, value in self.environ.items() if not name.startswith("ESCALERA_")}
+        return Front(environ=environ | {"ESCALERA_HOME": str(folder)}, cwd=folder, config_file=None, sets=(), flags={}, output=self.output)
 
     def close(self) -> None:
         if self._store is not None:

@@ -48,9 +48,7 @@ def set_(front: Front, text: tuple[str, ...], ref: str | None, as_json: bool) ->
         log = store.log(session.id)
         stand = _standing(front, session, log)
         try:
-            need = set_need(
-                stand.session.need, well_formed(" ".join(text)), turn_index=log.next_index, during=False, now=front.clock.now(), source="user"
-            )
+            need = set_need(stand.session.need, well_formed(" ".join(text)), turn_index=log.next_index, during=False, now=front.clock.now(), source="user")
         except ValueError as error:
             raise UsageError(str(error), hint="say what you are trying to do") from error
         session = replace(stand.session, need=need)
@@ -91,9 +89,7 @@ def restore(front: Front, ref: str | None, as_json: bool) -> None:
 
 
 def _standing(front: Front, session: Session, log: TurnLog) -> Standing:
-    return standing(
-        session, log, now=front.clock.now(), need_expiry_hours=front.expiry.need_hours, waiting_expiry_hours=front.expiry.waiting_hours
-    )
+    return standing(session, log, now=front.clock.now(), need_expiry_hours=front.expiry.need_hours, waiting_expiry_hours=front.expiry.waiting_hours)
 
 
 def _print(front: Front, session: Session, log: TurnLog, as_json: bool) -> None:

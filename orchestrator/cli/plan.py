@@ -30,9 +30,7 @@ EXAMPLE = "…"
 @click.option("--now", metavar="TIME", help="Another time than the clock's, in ISO 8601.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan document.")
 @click.pass_obj
-def command(
-    front: Front, prompt: tuple[str, ...], session: str | None, session_file: Path | None, now: str | None, as_json: bool, **choice: Any
-) -> None:
+def command(front: Front, /, prompt: tuple[str, ...], session: str | None, session_file: Path | None, now: str | None, as_json: bool, **choice: Any) -> None:
     """What the next turn would be and would send, with the reasons and the budget."""
     from orchestrator.documents.plan import plan_document
 

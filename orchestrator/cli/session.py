@@ -15,7 +15,7 @@ from orchestrator.cli.need import need_document
 from orchestrator.cli.output import write
 from orchestrator.cli.sessions import held_session
 from orchestrator.clock import format_time
-from orchestrator.errors import Ambiguous, EscaleraError, NotFound, UsageError
+from orchestrator.errors import EscaleraError, NotFound, UsageError
 from orchestrator.session import Outcome, Session, Turn, TurnLog
 from orchestrator.store import SessionSummary, Store
 
@@ -185,7 +185,13 @@ def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     session = store.find(ref, front.workspace)
     kept = None if purge else _keep(front, session, _all_turns(store.log(session.id)))
     store.drop(session.id)
-    _done(front, session, f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""), as_json, {"export": None if kept is None else str(kept)})
+    _done(
+        front,
+        session,
+        f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""),
+        as_json,
+        {"export": None if kept is None else str(kept)},
+    )
 
 
 def _keep(front: Front, session: Session, turns: Sequence[Turn]) -> Path:
@@ -197,7 +203,9 @@ def _keep(front: Front, session: Session, turns: Sequence[Turn]) -> Path:
         path.touch(mode=0o600)
         path.write_text(_exported(session, turns, None, raw=True), encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"the session stays, since its export cannot be written to {path}: {error.strerror}", hint="free some space, or use --purge") from error
+        raise UsageError(
+            f"the session stays, since its export cannot be written to {path}: {error.strerror}", hint="free some space, or use --purge"
+        ) from error
     return path
 
 

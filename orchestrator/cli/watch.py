@@ -5,29 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Self
 
 from orchestrator.cli.output import Output, write
 from orchestrator.dispatch.turn import Shown
 from orchestrator.escalation import Report
 from orchestrator.terminal import clean
-
-
-class Watcher(Protocol):
-    """One way of showing a turn."""
-
-    def __enter__(self) -> Watcher: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
-
-    def show(self, shown: Shown) -> None:
-        """Something happened in the turn."""
-
-    def notice(self, text: str) -> None:
-        """Something beside the turn."""
-
-    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
-        """The turn has ended."""
 
 
 def watcher_for(output: Output, *, as_json: bool, stream_json: bool) -> Watcher:
@@ -39,13 +22,13 @@ def watcher_for(output: Output, *, as_json: bool, stream_json: bool) -> Watcher:
     return _Live(output) if output.interactive and not output.plain else _Plain(output)
 
 
-class _Quiet:
-    """Shows nothing until the end; notices go to stderr."""
+class Watcher:
+    """One way of showing a turn; this one shows nothing until the end. Notices go to stderr."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
 
-    def __enter__(self) -> _Quiet:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -58,15 +41,18 @@ class _Quiet:
     def notice(self, text: str) -> None:
         self._output.notice(text)
 
+    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
+        """The turn has ended."""
 
-class _Document(_Quiet):
+
+class _Document(Watcher):
     """The turn document alone."""
 
     def finish(self, report: Report, document: Mapping[str, Any]) -> None:
         self._output.print_json(document)
 
 
-class _Lines(_Quiet):
+class _Lines(Watcher):
     """One JSON event a line, the turn document last."""
 
     def __init__(self, output: Output) -> None:
@@ -82,7 +68,7 @@ class _Lines(_Quiet):
         self._output.print_json({"type": "turn"} | dict(document), line=True)
 
 
-class _Plain(_Quiet):
+class _Plain(Watcher):
     """The answer when it is final: what is withdrawn on the way is never printed."""
 
     def finish(self, report: Report, document: Mapping[str, Any]) -> None:
@@ -95,7 +81,7 @@ class _Plain(_Quiet):
         self.notice(_summary(report))
 
 
-class _Live(_Quiet):
+class _Live(Watcher):
     """The answer as it comes, with a line that tells what is awaited until the first of it."""
 
     def __init__(self, output: Output) -> None:

@@ -78,9 +78,7 @@ class Desk:
     """Called with each finished step, in order, before the next one begins."""
 
 
-def run_turn(
-    provider: Provider, request: Request, *, limits: Limits, role: Role, nonce: str, heard: Heard, answered: Answered, desk: Desk
-) -> None:
+def run_turn(provider: Provider, request: Request, *, limits: Limits, role: Role, nonce: str, heard: Heard, answered: Answered, desk: Desk) -> None:
     """Call the provider, run the tools it asks for, call again; fills `answered` and `heard` as it goes.
 
     Raises from the error tree when the turn fails; `answered` then holds what was done until there.
