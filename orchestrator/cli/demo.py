@@ -11,6 +11,8 @@ import click
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.plan import spans
+from orchestrator.cli.sessions import fresh_session
+from orchestrator.errors import EmptyAnswer
 from orchestrator.escalation import Report, Workplace, take_turn
 from orchestrator.lease import held
 from orchestrator.planning import Plan, Wish
