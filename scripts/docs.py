@@ -1,0 +1,64 @@
+"""Writes the references that come from the code: settings, commands, hooks, schemas. `--check` fails where one is out of date."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from orchestrator import hookspecs
+from orchestrator.cli.app import root
+from orchestrator.documents.session import schemas
+from orchestrator.settings.declarations import reference_table
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+NOTE = "<!-- Written by scripts/docs.py: change the code, then run it. -->\n"
+
+
+def main() -> int:
+    """Write all references, or with `--check` say which differ."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    stale = [path for path, text in _references() if not path.exists() or path.read_text("utf-8") != text]
+    if check:
+        for path in stale:
+            sys.stderr.write(f"{path.relative_to(DOCS.parent)} is out of date: run python scripts/docs.py\n")
+        return 1 if stale else 0
+    for path, text in _references():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return 0
+
+
+def _references() -> Iterator[tuple[Path, str]]:
+    yield DOCS / "settings.md", f"# Settings\n\n{NOTE}\n{reference_table().rstrip()}\n"
+    yield DOCS / "commands.md", f"# Commands\n\n{NOTE}\n" + "\n".join(_commands(root, "escalera", None))
+    yield DOCS / "hooks.md", f"# Hooks\n\n{NOTE}\n" + "\n".join(_hooks())
+    for name, schema in schemas().items():
+        yield DOCS / "schemas" / f"{name}.json", json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def _commands(command: click.Command, path: str, parent: click.Context | None) -> Iterator[str]:
+    context = click.Context(command, info_name=path.rpartition(" ")[2], parent=parent, terminal_width=110, max_content_width=110)
+    yield f"## `{path}`\n\n```\n{command.get_help(context)}\n```\n"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            if found is not None:
+                yield from _commands(found, f"{path} {name}", context)
+
+
+def _hooks() -> Iterator[str]:
+    for name, function in inspect.getmembers(hookspecs, inspect.isfunction):
+        if hasattr(function, f"{hookspecs.PROJECT}_spec"):
+            yield f"## `{name}{inspect.signature(function)}`\n\n{inspect.getdoc(function)}\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
