@@ -309,6 +309,7 @@ class _Writer:
             agent=case.agent.name,
             other_agents=[other] if other and other != case.agent.name else [],
             takes_tools=case.agent.provider.capabilities.takes_tools,
+            takes_tags=case.agent.provider.capabilities.takes_tags,
             nonce=case.stand.session.nonce,
             agent_prompt=case.agent.prompt,
         )

@@ -25,6 +25,8 @@ class Capabilities:
     """It has external sessions of its own (page 2); it gets no history."""
     takes_tools: bool = False
     """It runs tools of the core; else it gets the tags of page 2."""
+    takes_tags: bool = True
+    """It can be told about tags; a model that is too small for them is told neither of tags nor of tools."""
     streams: bool = True
     reports_usage: bool = True
     reports_cost: bool = False

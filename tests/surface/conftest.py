@@ -1,0 +1,81 @@
+"""The command line from outside: every test runs the installed program as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = str(Path(sys.executable).with_name("escalera"))
+Result = subprocess.CompletedProcess[str]
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A home and a working directory of its own, and a way to run commands there."""
+
+    home: Path
+    cwd: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ESCALERA_") and name != "PYTHONPATH"}
+        return kept | {"ESCALERA_HOME": str(self.home), "PYTHONIOENCODING": "utf-8"}
+
+    def run(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
+        return subprocess.run(
+            [PROGRAM, *arguments],
+            cwd=self.cwd,
+            env=self.environ | environ,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [PROGRAM, *arguments],
+            cwd=self.cwd,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+
+    def json(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        result = self.run(*arguments)
+        assert result.returncode == code, result.stderr
+        document: dict[str, Any] = json.loads(result.stdout)
+        return document
+
+    def configure(self, text: str) -> None:
+        (self.home / "config").mkdir(parents=True, exist_ok=True)
+        (self.home / "config" / "config.toml").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    (tmp_path / "work").mkdir()
+    return Shell(tmp_path / "home", tmp_path / "work")
+
+
+@pytest.fixture
+def agents(shell: Shell) -> Callable[[str], None]:
+    """Configure `local` and `strong` as OpenAI-compatible agents at that base URL."""
+
+    def configure(base_url: str, more: str = "") -> None:
+        tables = "".join(f'[agents.{name}]\nprovider = "openai"\nbase_url = "{base_url}"\nmodel = "{name}-model"\n' for name in ("local", "strong"))
+        shell.configure(f'primary = "local"\nescalation = "strong"\n{more}\n{tables}')
+
+    return configure
