@@ -202,13 +202,13 @@ def _unknown(path: str, known: Collection[str], *, below: str = "") -> str:
         return f"unknown key here; it belongs {' or '.join(homes)}"
     if name in AGENT_OPTIONS or name in AGENT_KEYS:
         return "unknown key here; it belongs under [agents.NAME], the table of the agent it is meant for"
-    guess = nearest(path, known, cutoff=0.85) or _nearest_by_name(name, known) or _nearest_by_name(name, [*BY_PATH, *_AGENT_PATHS])
+    guess = nearest(path, known, cutoff=0.85) or _nearest_by_name(name, known) or _nearest_by_name(name, [*BY_PATH, *_AGENT_PATHS], cutoff=0.5)
     return f"unknown key{did_you_mean(below + guess if guess and guess in known else guess)}"
 
 
-def _nearest_by_name(name: str, paths: Iterable[str]) -> str | None:
+def _nearest_by_name(name: str, paths: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     by_name = {path.rpartition(".")[2]: path for path in paths}
-    near = nearest(name, by_name)
+    near = nearest(name, by_name, cutoff=cutoff)
     return by_name[near] if near else None
 
 

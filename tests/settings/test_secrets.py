@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.settings.secrets import Secret, SecretRef, is_secret_name, masked, resolve, secret_texts, with_secrets
+
+
+@pytest.mark.parametrize(
+    "name", ["api_key", "apikey", "API-KEY", "x-api-key", "token", "aws_session_token", "Authorization", "password", "client_secret", "Cookie"]
+)
+def test_names_of_secrets_are_known(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", ["model", "max_tokens", "token_cmd", "keyboard", "monkey", "profile"])
+def test_other_names_are_not_taken_for_secrets(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_a_reference_to_the_environment_is_resolved_late() -> None:
+    ref = with_secrets("api_key", {"env": "KEY"})
+
+    assert ref == SecretRef("env", env="KEY")
+    assert resolve(ref, environ={"KEY": "sk-1"}, path="agents.x.api_key") == "sk-1"
+
+
+@pytest.mark.parametrize(("environ", "said"), [({}, "KEY is not set"), ({"KEY": ""}, "KEY is empty")])
+def test_a_missing_variable_is_named_with_the_agent(environ: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"agents.x.api_key: the environment variable {said}"):
+        resolve(SecretRef("env", env="KEY"), environ=environ, path="agents.x.api_key")
+
+
+def test_a_command_gives_what_it_prints() -> None:
+    ref = with_secrets("api_key", {"cmd": [sys.executable, "-c", "import os; print(os.environ['FROM'])"]})
+
+    assert resolve(ref, environ={"FROM": "sk-2"}, path="agents.x.api_key") == "sk-2"
+
+
+@pytest.mark.parametrize(("code", "said"), [("import sys; print('sk-3'); sys.exit('sk-4')", "ended with exit code 1"), ("print(' ')", "printed nothing")])
+def test_a_failing_command_is_named_without_what_it_printed(code: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        resolve(SecretRef("cmd", cmd=(sys.executable, "-c", code)), environ={}, path="agents.x.api_key")
+
+    assert "sk-" not in caught.value.message
+
+
+def test_a_command_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match="'/no/such/program' cannot be run: No such file"):
+        resolve(SecretRef("cmd", cmd=("/no/such/program", "a")), environ={}, path="agents.x.api_key")
+
+
+def test_a_keyring_that_is_not_installed_or_does_not_answer_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"agents\.x\.api_key: .*keyring"):
+        resolve(SecretRef("keyring", keyring="service/name"), environ={}, path="agents.x.api_key")
+
+
+@pytest.mark.parametrize(
+    "raw", [{"evn": "X"}, {"env": ""}, {"env": "A", "cmd": ["b"]}, {"cmd": "text"}, {"cmd": []}, {"keyring": "no-slash"}, "", 3, ["a"], {}]
+)
+def test_a_malformed_secret_is_refused_without_repeating_it(raw: object) -> None:
+    with pytest.raises(ValueError, match=r"^is not usable as a secret; expected a text"):
+        with_secrets("api_key", raw)
+
+
+def test_headers_and_environments_carry_secrets_beside_plain_values() -> None:
+    headers = with_secrets("headers", {"Authorization": "Bearer sk", "x-team": {"env": "TEAM"}, "accept": "json"})
+
+    assert headers == {"Authorization": Secret("Bearer sk"), "x-team": SecretRef("env", env="TEAM"), "accept": "json"}
+    assert resolve(headers, environ={"TEAM": "red"}, path="p") == {"Authorization": "Bearer sk", "x-team": "red", "accept": "json"}
+    assert secret_texts(headers, environ={"TEAM": "red"}) == ("Bearer sk", "red")
+
+
+def test_a_secret_shows_nothing_of_itself() -> None:
+    secret = with_secrets("api_key", "sk-5")
+
+    assert "sk-5" not in f"{secret!r} {secret} {[secret]}"
+    assert masked("api_key", secret) == masked("api_key", "sk-5") == "***"
+
+
+def test_masking_reaches_into_tables_lists_and_urls() -> None:
+    value = {"deep": [{"api_key": "sk"}], "url": "http://u:p@h/?access_token=sk&b=1", "n": 3}
+
+    assert masked("body", value) == {"deep": [{"api_key": "***"}], "url": "http://***@h/?access_token=***&b=1", "n": 3}

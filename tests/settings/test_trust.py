@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import stat
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigError
+from orchestrator.settings.files import read_config
+from orchestrator.settings.trust import TrustStore, would_enable
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrustStore:
+    return TrustStore(tmp_path / "state" / "trust.json")
+
+
+def test_only_the_accepted_content_is_trusted(store: TrustStore, tmp_path: Path) -> None:
+    file = tmp_path / "escalera.toml"
+
+    store.trust(file, b"one")
+
+    assert store.is_trusted(file, b"one")
+    assert not store.is_trusted(file, b"two")
+    assert not store.is_trusted(tmp_path / "other.toml", b"one")
+
+
+def test_a_file_is_known_by_its_real_path(store: TrustStore, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+
+    store.trust(tmp_path / "link" / "escalera.toml", b"one")
+
+    assert store.is_trusted(tmp_path / "escalera.toml", b"one")
+
+
+def test_trust_is_listed_and_taken_back(store: TrustStore, tmp_path: Path) -> None:
+    file = tmp_path / "escalera.toml"
+    store.trust(file, b"one")
+    assert list(store.list()) == [str(file)]
+
+    assert store.revoke(file)
+    assert not store.revoke(file)
+    assert store.list() == {}
+
+
+def test_the_record_is_private(store: TrustStore, tmp_path: Path) -> None:
+    store.trust(tmp_path / "escalera.toml", b"one")
+
+    assert stat.S_IMODE((tmp_path / "state" / "trust.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+    assert not list((tmp_path / "state").glob(".trust-*"))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"format": "other/1", "files": {"/x": "y"}}', b'{"format": "escalera.trust/1", "files": []}', b"\xff", b"[" * 100000]
+)
+def test_a_damaged_record_trusts_nothing(store: TrustStore, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "trust.json").write_bytes(content)
+
+    assert store.list() == {}
+    store.trust(tmp_path / "escalera.toml", b"one")
+    assert store.is_trusted(tmp_path / "escalera.toml", b"one")
+
+
+def _accept(record: Path, number: int) -> None:
+    TrustStore(record).trust(Path(f"/project/{number}/escalera.toml"), b"one")
+
+
+def test_two_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    record = tmp_path / "trust.json"
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pool.starmap(_accept, [(record, number) for number in range(20)])
+
+    assert len(TrustStore(record).list()) == 20
+
+
+def test_a_state_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+
+    with pytest.raises(ConfigError, match=r"cannot write .*trust\.json"):
+        TrustStore(tmp_path / "state" / "trust.json").trust(tmp_path / "escalera.toml", b"one")
+
+
+def test_what_trust_would_enable_is_listed_with_secrets_masked(tmp_path: Path) -> None:
+    path = tmp_path / "escalera.toml"
+    path.write_text(
+        "need_expiry_hours = 1\nfallback = true\nprimary = 'x'\n[limits]\nmax_tool_iterations = 2\n[plugins]\nblocked = ['a']\n"
+        "[agents.x]\nprovider = 'claude-cli'\nbin = './run-me'\nenv = {API_KEY = 'sk-1', PLAIN = 'p'}\n"
+        "headers = {x-thing = 'sk-2'}\napi_key = {env = 'OPENROUTER_API_KEY'}\n"
+        "[agents.x.limits]\nretry_attempts = 1"
+    )
+
+    enabled = dict(would_enable(read_config(path)))
+
+    assert enabled == {
+        "fallback": True,
+        "plugins.blocked": ["a"],
+        "agents.x.provider": "claude-cli",
+        "agents.x.bin": "./run-me",
+        "agents.x.env": {"API_KEY": "***", "PLAIN": "p"},
+        "agents.x.headers": {"x-thing": "***"},
+        "agents.x.api_key": {"env": "OPENROUTER_API_KEY"},
+    }
+    assert "sk-" not in json.dumps(enabled)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from orchestrator.agents import agent_problems, agent_prompt, build_provider
+from orchestrator.errors import AuthFailed, ConfigError, PluginError
+from orchestrator.providers import AgentContext, ProviderKind
+from orchestrator.settings.agent_config import AgentConfig
+from orchestrator.settings.secrets import with_secrets
+
+KEY = "sk-DEMO-4242424242"
+
+
+class Options(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    base_url: str
+    model: str | None = None
+    api_key: SecretStr | None = None
+    headers: dict[str, str] = {}
+    temperature: float = Field(default=0.0, ge=0)
+
+    @field_validator("api_key")
+    @classmethod
+    def _plausible(cls, value: SecretStr) -> SecretStr:
+        if value.get_secret_value().startswith("bad"):
+            raise ValueError(f"the key {value.get_secret_value()} is bad")
+        return value
+
+
+class FakeProvider:
+    def __init__(self, options: Options, context: AgentContext) -> None:
+        self.options = options
+        self.context = context
+
+
+KINDS = {"fake": ProviderKind("fake", Options, FakeProvider)}  # type: ignore[arg-type]  # only what these tests look at
+
+
+def agent(name: str = "a", provider: str = "fake", **options: Any) -> AgentConfig:
+    wrapped = {key: with_secrets(key, value) for key, value in {"base_url": "http://h", **options}.items()}
+    return AgentConfig(name=name, provider=provider, options=wrapped, sources={**dict.fromkeys(wrapped, "file:/c.toml"), "provider": "file:/c.toml"})
+
+
+def build(config: AgentConfig, **more: Any) -> Any:
+    return build_provider(config, more.pop("kinds", KINDS), environ=more.pop("environ", {}), workspace=Path("/w"), **more)
+
+
+def test_a_provider_gets_checked_options_with_secrets_resolved() -> None:
+    provider = build(agent(api_key={"env": "KEY"}, headers={"x-team": {"env": "TEAM"}}, temperature="0.5"), environ={"KEY": KEY, "TEAM": "red"})
+
+    assert provider.options.api_key.get_secret_value() == KEY
+    assert provider.options.headers == {"x-team": "red"}
+    assert provider.options.temperature == 0.5
+    assert (provider.context.name, provider.context.workspace) == ("a", "/w")
+
+
+def test_a_provider_is_told_the_secrets_of_the_other_agents_but_not_its_own() -> None:
+    environ = {"MINE": "m", "THEIRS": "t", "SHARED": "s"}
+    own = agent(api_key={"env": "MINE"}, headers={"token": {"env": "SHARED"}})
+    others = [
+        own,
+        agent("b", api_key={"env": "THEIRS"}),
+        agent("c", api_key="plain"),
+        agent("d", api_key={"env": "SHARED"}),
+        agent("e", api_key={"env": "GONE"}),
+    ]
+
+    assert build(own, environ=environ, others=others).context.secret_values == ("plain", "t")
+
+
+def test_other_agents_commands_are_not_run(tmp_path: Path) -> None:
+    other = agent("b", api_key={"cmd": ["touch", str(tmp_path / "ran")]})
+
+    build(agent(), others=[other])
+
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_missing_secret_names_variable_and_agent() -> None:
+    with pytest.raises(ConfigError, match=r"agents\.a\.api_key: the environment variable KEY is not set"):
+        build(agent(api_key={"env": "KEY"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"modell": "m"}, "file:/c.toml: agents.a.modell: unknown option of the provider fake; did you mean `model`?"),
+        ({"idle_timeout": "5s"}, "agents.a.idle_timeout: unknown option of the provider fake; it belongs under [agents.a.limits]"),
+        ({"promt": "x"}, "did you mean `prompt`?"),
+        ({"base_url": 3}, "file:/c.toml: agents.a.base_url: 3 is not usable: Input should be a valid string"),
+        ({"temperature": -1}, "agents.a.temperature: -1 is not usable: Input should be greater than or equal to 0"),
+        ({"headers": {"x": 3}}, "agents.a.headers.x: Input should be a valid string"),
+        ({"\x1b[2J": 1}, "agents.a.'\\x1b[2J': unknown option"),
+    ],
+)
+def test_options_that_a_kind_does_not_take_are_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(agent(**options))
+
+    assert said in caught.value.message
+    assert said in str(agent_problems([agent(**options)], KINDS)[0])
+
+
+def test_a_missing_option_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"agents\.a\.base_url: is missing; the provider fake needs it"):
+        build(AgentConfig(name="a", provider="fake"))
+
+
+def test_every_wrong_option_of_an_agent_is_reported_at_once() -> None:
+    with pytest.raises(ConfigError, match="2 problems"):
+        build(agent(modell="m", temperature=-1))
+
+
+@pytest.mark.trial("T96")
+def test_t96_a_secret_is_in_no_error_whatever_a_plugin_says() -> None:
+    def leaks(options: Options, context: AgentContext) -> Any:
+        raise RuntimeError(f"cannot use {options.api_key.get_secret_value() if options.api_key else ''} for {options.base_url}")
+
+    with pytest.raises(ConfigError, match="the key") as validator:
+        build(agent(api_key="bad" + KEY))
+    with pytest.raises(PluginError, match="cannot be made") as factory:
+        build(agent(api_key={"env": "KEY"}), environ={"KEY": KEY}, kinds={"fake": ProviderKind("fake", Options, leaks)})
+    with pytest.raises(ConfigError, match="api_key") as header:
+        build(agent(api_key="sk", headers={"Authorization": KEY, "other": 3}, modell=KEY, api_key_=1))
+
+    for caught in (validator, factory, header):
+        assert KEY not in caught.value.message
+        assert caught.value.__cause__ is None
+        assert not isinstance(caught.value.__context__, Exception) or KEY not in str(caught.value.__context__) or caught.value.__suppress_context__
+
+
+def test_an_error_from_the_tree_passes_through_a_factory() -> None:
+    def fails(options: Options, context: AgentContext) -> Any:
+        raise AuthFailed("not logged in")
+
+    with pytest.raises(AuthFailed):
+        build(agent(), kinds={"fake": ProviderKind("fake", Options, fails)})
+
+
+def test_a_kind_that_is_not_there_says_how_to_get_it() -> None:
+    with pytest.raises(PluginError, match="escalera-bedrock brings it"):
+        build(agent(provider="bedrock"))
+
+
+def test_agents_of_missing_kinds_are_left_alone_when_all_are_checked() -> None:
+    assert agent_problems([agent(provider="gone", nonsense=1), agent(api_key={"env": "NOT_SET"})], KINDS) == []
+
+
+def test_prompts_come_from_the_text_or_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "prompt.md"
+    file.write_bytes(b"\xef\xbb\xbfBe brief.\r\n")
+
+    assert agent_prompt(AgentConfig(name="a", provider="fake")) == ""
+    assert agent_prompt(AgentConfig(name="a", provider="fake", prompt="Be kind.")) == "Be kind."
+    assert agent_prompt(AgentConfig(name="a", provider="fake", prompt_file=file)) == "Be brief.\r\n"
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"\xff\xfeB\0", "is in UTF-16"), (b"caf\xe9", "byte 0xe9 at line 1, column 4")])
+def test_a_prompt_file_that_cannot_be_read_names_agent_source_and_file(tmp_path: Path, content: bytes | None, said: str) -> None:
+    file = tmp_path / "prompt.md"
+    if content is not None:
+        file.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=said) as caught:
+        agent_prompt(AgentConfig(name="a", provider="fake", prompt_file=file, sources={"prompt_file": "file:/c.toml"}))
+
+    assert caught.value.message.startswith("agents.a.prompt_file (file:/c.toml): ")
+    assert str(file) in caught.value.message
