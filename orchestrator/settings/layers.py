@@ -31,7 +31,7 @@ PRICES = ("input", "output", "cache_read", "cache_write")
 """Dollars for a million tokens."""
 
 OTHER_VARIABLES = frozenset({"ESCALERA_HOME"})
-"""Variables with our prefix that are no settings."""
+"""Variables with our prefix that are no settings; so are those that begin with `ESCALERA_TEST_`, which only our tests read."""
 
 _TABLES = frozenset(path.partition(".")[0] for path in BY_PATH if "." in path)
 _AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
@@ -67,7 +67,8 @@ class LayerReader:
 
     def environment(self, environ: Mapping[str, str]) -> list[Layer]:
         """One layer for each `ESCALERA_` variable."""
-        names = sorted(name for name in environ if name.startswith("ESCALERA_") and name not in OTHER_VARIABLES)
+        ours = [name for name in environ if name.startswith("ESCALERA_") and not name.startswith("ESCALERA_TEST_")]
+        names = sorted(name for name in ours if name not in OTHER_VARIABLES)
         known = [name for name in names if name in BY_ENV]
         for name in names:
             if name not in BY_ENV:

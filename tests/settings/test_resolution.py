@@ -268,6 +268,10 @@ def test_an_empty_variable_is_refused_by_name(place: Any) -> None:
     assert "ESCALERA_QUESTIONS_TTL: questions.ttl: is empty" in problems_of(place, env={"ESCALERA_QUESTIONS_TTL": ""})
 
 
+def test_variables_of_our_prefix_that_are_no_settings_are_left_alone(place: Any) -> None:
+    assert place.load(env={"ESCALERA_TEST_SLOWNESS": "3", "ESCALERATOR": "x"}).zero_config
+
+
 def test_the_problems_of_a_check_join_the_others(place: Any) -> None:
     place.user("need_expiry = 3")
 
