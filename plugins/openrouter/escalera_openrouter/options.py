@@ -33,7 +33,7 @@ HeaderSecret = Annotated[SecretStr, AfterValidator(_header_value)]
 class _HttpOptions(BaseModel):
     """What both kinds take."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     model: str | None = Field(default=None, description="The model, as the server calls it.")
     api_key: HeaderSecret | None = Field(default=None, description='The key, sent as a bearer token; best as { env = "NAME" }.')

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from escalera_openrouter.kinds import openai_provider, openrouter_provider
 from escalera_openrouter.options import OpenAIOptions, OpenRouterOptions
 from escalera_openrouter.provider import OpenAIProvider
+
 from orchestrator.errors import ProviderError
 from orchestrator.messages import Message, Text, Usage
 from orchestrator.providers import (

@@ -9,13 +9,14 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from .conftest import REQUEST, openai, play, run, trial, trial_bytes
-
 from escalera_openrouter.retry_after import retry_after
+
 from orchestrator.errors import ContextOverflow, InvalidRequest, RateLimited, TimedOut, Unavailable
 from orchestrator.messages import Message, Text, ToolResult
 from orchestrator.providers import Timeouts
 from orchestrator.testing.openai_server import OpenAIServer, Reply, json_reply, reply
+
+from .conftest import REQUEST, openai, play, run, trial, trial_bytes
 
 
 def served(name: str) -> Reply:
