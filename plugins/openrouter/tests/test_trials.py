@@ -237,6 +237,16 @@ def test_t26_a_byte_order_mark_loses_nothing() -> None:
     assert (turn.outcome, turn.text) == ("ok", "bom")
 
 
+@pytest.mark.trial("T68")
+def test_t68_a_template_that_raises_is_not_worth_a_retry_and_names_the_setting() -> None:
+    rejection = trial("T68.json")["stub_rejects"]
+    turn = play(json_reply(rejection["body"], status=rejection["status"]))
+    assert isinstance(turn.error, InvalidRequest)
+    assert not turn.error.retryable
+    assert turn.error.hint is not None
+    assert "strict_roles" in turn.error.hint
+
+
 @pytest.mark.trial("T69")
 def test_t69_half_characters_are_replaced_in_what_is_sent() -> None:
     history = [json.loads(f'"{text}"') for text in ("\\ud99c text \\ud83d", "next \\ud83d\\ude00")]
