@@ -1,1 +1,1 @@
-"""What tests of the core, and of plugins by others, can build on."""
+"""Loopback stand-ins for backends, for the tests of providers."""

@@ -16,7 +16,7 @@ from escalera_openrouter.answer import Answer
 from escalera_openrouter.body import chat_body, encode
 from escalera_openrouter.failures import excerpt, http_failure
 from escalera_openrouter.sse import EventParser, EventTooLarge, ServerEvent
-from orchestrator.errors import AuthFailed, InvalidRequest, OutOfFunds, ProtocolError, ProviderError, RateLimited, Unavailable
+from orchestrator.errors import AuthFailed, EscaleraError, Incomplete, InvalidRequest, OutOfFunds, ProtocolError, ProviderError, RateLimited, Unavailable
 from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Request, Timeouts
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class OpenAIProvider:
             if status != 200:
                 raise http_failure(status, {}, content, where=endpoint.where, now=_now())
             return _models_result(endpoint, content)
-        except ProviderError as error:
+        except EscaleraError as error:
             return _check_failed(endpoint, error)
 
     # -- sending
@@ -158,7 +158,10 @@ class OpenAIProvider:
             head = self._head(exchange)
             self._raise_unless_ok(head, exchange)
             if _content_type(head) == "application/json" or _content_type(head).endswith("+json"):
-                yield from answer.whole(_collect(exchange).decode("utf-8-sig", "replace"))
+                content = _collect(exchange)
+                if exchange.broken is not None:
+                    raise Incomplete(f"The answer of {self._endpoint.where} broke off before its end.") from exchange.broken
+                yield from answer.whole(content.decode("utf-8-sig", "replace"))
             else:
                 yield from _stream(exchange, answer, head, self._endpoint.where)
             yield from answer.end(cut=exchange.broken)
@@ -177,7 +180,7 @@ class OpenAIProvider:
     def _raise_unless_ok(self, head: Head, exchange: Exchange) -> None:
         if 300 <= head.status < 400:
             raise _redirected(head, self._endpoint.where)
-        if head.status != 200:
+        if not 200 <= head.status < 300:
             exchange.complete()  # a server that holds an error's socket open shall not hold us
             raise http_failure(head.status, head.headers, _collect(exchange, _ERROR_BODY_MAX), where=self._endpoint.where, now=_now())
 
@@ -301,7 +304,7 @@ def _lists(names: list[str], model: str) -> bool:
     return model in names or model.partition(":")[0] in {name.partition(":")[0] for name in names}
 
 
-def _check_failed(endpoint: Endpoint, error: ProviderError) -> CheckResult:
+def _check_failed(endpoint: Endpoint, error: EscaleraError) -> CheckResult:
     if isinstance(error, AuthFailed):
         return CheckResult(False, "refused" if endpoint.has_credentials else "no_credentials", error.message, error.hint)
     if isinstance(error, OutOfFunds | RateLimited):

@@ -12,7 +12,7 @@ import pytest
 from escalera_openrouter.options import OpenAIOptions, OpenRouterOptions, versioned
 from pydantic import ValidationError
 
-from orchestrator.errors import AuthFailed, InvalidRequest, ProtocolError
+from orchestrator.errors import AuthFailed, Incomplete, InvalidRequest, ProtocolError
 from orchestrator.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from orchestrator.providers import Finished, SystemBlock, ToolSchema
 from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, json_reply, reply, sse
@@ -198,6 +198,11 @@ def test_a_stream_without_a_content_type_is_read() -> None:
     assert play(replace(reply("hello there"), headers={})).text == "hello there"
 
 
+def test_a_json_answer_that_breaks_off_is_incomplete() -> None:
+    half = Reply([b'{"choices":[{"mess'], headers={"content-type": "application/json", "content-length": "500"})
+    assert isinstance(play(half).error, Incomplete)
+
+
 # -- OpenRouter
 
 
@@ -268,6 +273,12 @@ def test_a_check_says_that_nothing_answers() -> None:
     result = openai(url).check()
     assert (result.ok, result.status) == (False, "error")
     assert result.hint is not None
+
+
+def test_a_check_reports_a_certificate_file_that_is_none() -> None:
+    result = openai("https://h.invalid", tls_ca="/no/such.pem").check()
+    assert (result.ok, result.status) == (False, "error")
+    assert "/no/such.pem" in result.detail
 
 
 # -- importing
