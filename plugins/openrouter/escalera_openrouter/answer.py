@@ -1,0 +1,371 @@
+"""One answer out of the chunks of an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from escalera_openrouter.failures import told_failure
+from escalera_openrouter.json_text import clean
+from escalera_openrouter.thinking import ThinkFilter
+from escalera_openrouter.tool_fragments import ToolFragments
+from orchestrator.errors import Blocked, EmptyAnswer, Incomplete, ProtocolError, ProviderError, Unavailable
+from orchestrator.messages import Part, Reasoning, Text, Usage, well_formed
+from orchestrator.providers import Event, Finished, MessageDone, ReasoningDelta, TextDelta, UsageReport
+
+_Ending = Literal["stop", "tool_calls", "length", "blocked", "error", "cut"]
+
+_ENDINGS: Mapping[str, _Ending] = {
+    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete", "completed", "done"), "stop"),
+    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), "tool_calls"),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("content_filter", "content-filter", "safety", "refusal", "recitation", "blocklist", "prohibited_content", "spii", "blocked"), "blocked"),
+    **dict.fromkeys(("error", "malformed_function_call", "internal_server_error", "insufficient_system_resource", "network_error"), "error"),
+    **dict.fromkeys(("abort", "aborted", "cancelled", "canceled"), "cut"),
+}
+
+
+class Answer:
+    """Takes chunks as they come and gives events; `end` gives the rest, or raises what the answer turned out to be."""
+
+    def __init__(self, *, where: str, model: str | None, new_id: Callable[[], str], now: Callable[[], datetime]) -> None:
+        self._where = where
+        self._now = now
+        self._model = model
+        self._tools = ToolFragments(new_id)
+        self._think = ThinkFilter()
+        self._text = _Joined()
+        self._reasoning = _Joined()
+        self._reasoning_field: str | None = None
+        self._details: list[dict[str, Any]] = []
+        self._refusal = ""
+        self._reason = ""
+        self._native_reason = ""
+        self._usage: Usage | None = None
+        self._chunks = 0
+        self._answered = False
+
+    @property
+    def text(self) -> str:
+        """The answer text so far."""
+        return well_formed(self._text.all)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server named a reason to end; what follows can only be usage."""
+        return bool(self._reason)
+
+    @property
+    def begun(self) -> bool:
+        """Whether any event has come."""
+        return self._chunks > 0
+
+    def data(self, data: str, event: str = "") -> Iterator[Event]:
+        """One event's data. Raises from the error tree when it tells of a failure or is no JSON."""
+        self._chunks += 1
+        try:
+            chunk = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            if event == "error":
+                raise self._told(data) from None
+            raise ProtocolError(f"{self._where} sent an event that is no JSON: {data[:200]!r}") from error
+        if isinstance(chunk, list) and len(chunk) == 1:
+            chunk = chunk[0]
+        told = _failure_in(chunk, event)
+        yield from self._take(chunk, told)
+        if told is not None:
+            raise self._told(told)
+
+    def whole(self, data: str) -> Iterator[Event]:
+        """A complete answer in one JSON document, from a server that does not stream."""
+        yield from self.data(data)
+        if not self._answered:
+            raise ProtocolError(f"{self._where} sent JSON that is no answer: {data[:200]!r}")
+        self._reason = self._reason or "stop"  # a whole document is its own end
+
+    def end(self, *, cut: Exception | None = None) -> Iterator[Event]:
+        """The end of the stream; `cut` is what broke the connection, if something did.
+
+        Raises `Incomplete` without a finish reason, `Blocked`, `Unavailable` and so on by the reason.
+        """
+        yield from self._flush()
+        if self._usage is not None:
+            yield UsageReport(self._usage)
+        ending = self._ending(cut)
+        parts = self._parts()
+        if self._tools and ending == "length":
+            raise Incomplete("The output limit cut the answer in the middle of a tool call; it was not run.", partial=self.text)
+        calls = self._calls()
+        if ending == "tool_calls" and not calls:
+            raise Incomplete(f"{self._where} said that tools are called, and sent no call.", partial=self.text)
+        if parts or calls:
+            yield MessageDone((*parts, *calls))
+        yield Finished("tool_calls" if calls else ending, self._model)
+
+    # -- chunks
+
+    def _take(self, chunk: Any, told: object) -> Iterator[Event]:
+        if not isinstance(chunk, Mapping):
+            if told is None:
+                raise ProtocolError(f"{self._where} sent an event that is no JSON object: {str(chunk)[:200]!r}")
+            return
+        if isinstance(chunk.get("model"), str) and chunk["model"]:
+            self._model = chunk["model"]
+        choice = _choice(chunk)
+        self._answered = self._answered or bool(choice)
+        self._take_usage(chunk, choice)
+        yield from self._delta(_delta(choice, fresh=not self._text.begun and not self._tools))
+        for source, name in ((choice, "finish_reason"), (choice, "native_finish_reason")):
+            value = source.get(name)
+            if told is None and isinstance(value, str) and value:
+                if name == "finish_reason":
+                    self._reason = value
+                else:
+                    self._native_reason = value
+
+    def _delta(self, delta: Mapping[str, Any]) -> Iterator[Event]:
+        yield from self._take_reasoning(delta)
+        for kind, text in _content(delta.get("content")):
+            if kind == "reasoning":
+                yield from self._reason_event(text)
+            else:
+                yield from self._text_events(text)
+        if isinstance(delta.get("refusal"), str):
+            self._refusal += delta["refusal"]
+        for fragment in _fragments(delta):
+            self._tools.add(fragment)
+
+    def _text_events(self, text: str) -> Iterator[Event]:
+        for kind, piece in self._think.feed(text):
+            if kind == "reasoning":
+                yield from self._reason_event(piece)
+            elif shown := self._text.add(piece):
+                yield TextDelta(shown)
+
+    def _reason_event(self, text: str) -> Iterator[Event]:
+        if shown := self._reasoning.add(text):
+            yield ReasoningDelta(shown)
+
+    def _take_reasoning(self, delta: Mapping[str, Any]) -> Iterator[Event]:
+        """Some servers send the same text under both names: the first one that holds any is taken."""
+        details = [dict(detail) for detail in delta.get("reasoning_details") or () if isinstance(detail, Mapping)]
+        for detail in details:
+            _merge_detail(self._details, detail)
+        for name in ("reasoning_content", "reasoning"):
+            text = delta.get(name)
+            if isinstance(text, str) and text:
+                self._reasoning_field = name
+                yield from self._reason_event(text)
+                return
+        for detail in details:
+            text = detail.get("text") or detail.get("summary")
+            if isinstance(text, str):
+                yield from self._reason_event(text)
+
+    def _take_usage(self, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
+        """The last complete report counts; it is a running total and is never added up."""
+        groq = chunk.get("x_groq")
+        for source in (groq if isinstance(groq, Mapping) else {}, choice, chunk):
+            usage = read_usage(source.get("usage"))
+            if usage is not None:
+                self._usage = usage
+
+    def _told(self, told: object) -> ProviderError:
+        error = told_failure(told, where=self._where, now=self._now())
+        error.partial = self.text
+        return error
+
+    # -- the end
+
+    def _flush(self) -> Iterator[Event]:
+        for kind, piece in self._think.close():
+            if kind == "reasoning":
+                yield from self._reason_event(piece)
+            elif shown := self._text.add(piece):
+                yield TextDelta(shown)
+        if rest := self._text.close():
+            yield TextDelta(rest)
+        if rest := self._reasoning.close():
+            yield ReasoningDelta(rest)
+
+    def _ending(self, cut: Exception | None) -> Literal["stop", "tool_calls", "length", "other"]:
+        if not self._reason:
+            self._raise_without_end(cut)
+        ending = _ENDINGS.get(self._reason.lower())
+        native = _ENDINGS.get(self._native_reason.lower())
+        if ending in ("stop", None) and native in ("blocked", "error", "length"):
+            ending = native
+        if self._refusal and not self._text.begun:
+            raise Blocked(f"The model refused: {well_formed(self._refusal)[:500]}")
+        if ending == "blocked":
+            raise Blocked(f"{self._where} stopped the answer: {self._native_reason or self._reason}.", partial=self.text)
+        if ending == "error":
+            raise Unavailable(f"{self._where} ended the answer with an error: {self._native_reason or self._reason}.", partial=self.text)
+        if ending == "cut":
+            raise Incomplete(f"{self._where} broke the answer off: {self._reason}.", partial=self.text)
+        return ending or "other"
+
+    def _raise_without_end(self, cut: Exception | None) -> None:
+        if self._chunks:
+            raise Incomplete(f"The answer of {self._where} broke off before its end.", partial=self.text) from cut
+        if cut is not None:
+            raise Unavailable(f"{self._where} cut the connection before it answered.") from cut
+        raise EmptyAnswer(f"{self._where} ended its answer without having sent anything.")
+
+    def _parts(self) -> list[Part]:
+        parts: list[Part] = []
+        if self._reasoning.begun or self._details:
+            parts.append(Reasoning(well_formed(self._reasoning.all), model=self._model, extra=self._reasoning_extra()))
+        if self._text.begun:
+            parts.append(Text(self.text))
+        return parts
+
+    def _reasoning_extra(self) -> dict[str, Any] | None:
+        """What it takes to give the reasoning back as it came (page 7)."""
+        if self._details:
+            return {"reasoning_details": clean(self._details)}
+        return {"field": self._reasoning_field} if self._reasoning_field else None
+
+    def _calls(self) -> tuple[Part, ...]:
+        try:
+            return self._tools.finished()
+        except ProviderError as error:
+            error.partial = self.text
+            raise
+
+
+class _Joined:
+    """Text from pieces that may be cut inside a surrogate pair."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._half = ""
+
+    @property
+    def all(self) -> str:
+        return "".join(self._pieces) + self._half
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._pieces or self._half)
+
+    def add(self, piece: str) -> str:
+        """What of it can be shown now."""
+        piece = self._half + piece
+        self._half = piece[-1] if piece and "\ud800" <= piece[-1] <= "\udbff" else ""
+        return self._keep(piece.removesuffix(self._half) if self._half else piece)
+
+    def close(self) -> str:
+        half, self._half = self._half, ""
+        return self._keep(half)
+
+    def _keep(self, piece: str) -> str:
+        piece = well_formed(piece)
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+
+def read_usage(usage: object) -> Usage | None:
+    """A complete report, or `None`: null, absent and all-zero ones say nothing."""
+    if not isinstance(usage, Mapping):
+        return None
+    sent, received = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    if sent is None or received is None or not (sent or received):
+        return None
+    prompt, completion = (_mapping(usage.get(name)) for name in ("prompt_tokens_details", "completion_tokens_details"))
+    cached = _count(prompt.get("cached_tokens"))
+    cost = usage.get("cost")
+    return Usage(
+        input_tokens=sent,
+        output_tokens=received,
+        cache_read_tokens=cached if cached is not None else _count(usage.get("prompt_cache_hit_tokens")),  # the latter: DeepSeek
+        cache_write_tokens=_count(prompt.get("cache_write_tokens")),
+        reasoning_tokens=_count(completion.get("reasoning_tokens")),
+        cost_usd=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 1e9 else None,
+    )
+
+
+def _count(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15 else None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _choice(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first alternative; only one is ever asked for."""
+    choices = chunk.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, Mapping) and choice.get("index") in (0, None):
+            return choice
+    return {}
+
+
+def _delta(choice: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
+    """The new part; a whole `message` only where no deltas came before it."""
+    if choice.get("delta") is not None:
+        return _mapping(choice["delta"])
+    return _mapping(choice.get("message")) if fresh else {}
+
+
+def _content(content: object) -> Iterator[tuple[Literal["text", "reasoning"], str]]:
+    """Text, or a list of typed blocks (Mistral)."""
+    if isinstance(content, str):
+        if content:
+            yield "text", content
+        return
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, str):
+            yield "text", block
+        elif isinstance(block, Mapping) and isinstance(block.get("text"), str):
+            yield ("reasoning" if block.get("type") in ("thinking", "reasoning") else "text"), block["text"]
+        elif isinstance(block, Mapping) and block.get("type") in ("thinking", "reasoning"):
+            for _, text in _content(block.get("thinking") or block.get("reasoning")):
+                yield "reasoning", text
+
+
+def _fragments(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    calls = delta.get("tool_calls")
+    if isinstance(calls, Mapping):
+        calls = [calls]
+    if isinstance(calls, list):
+        return [call for call in calls if isinstance(call, Mapping)]
+    older = delta.get("function_call")
+    return [{"function": older}] if isinstance(older, Mapping) else []
+
+
+def _failure_in(chunk: object, event: str) -> object:
+    """The failure that a chunk tells of, or `None`; looked for before anything else in it."""
+    if not isinstance(chunk, Mapping):
+        return chunk if event == "error" else None
+    if chunk.get("error"):
+        return chunk
+    choices = chunk.get("choices")
+    if event == "error" or chunk.get("object") == "error" or chunk.get("type") == "error":
+        return chunk
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, Mapping) and choice.get("error"):
+            return choice
+    if choices is None and ("detail" in chunk or ("message" in chunk and ("code" in chunk or "status" in chunk))):
+        return chunk
+    return None
+
+
+def _merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+    """Join a piece of a reasoning block (OpenRouter) to the block it goes on with."""
+    last = details[-1] if details else None
+    if last is None or last.get("type") != piece.get("type") or last.get("index") != piece.get("index") or "index" not in piece:
+        details.append(piece)
+        return
+    for name, value in piece.items():
+        if name in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(name), str):
+            last[name] += value
+        elif value is not None:
+            last[name] = value

@@ -1,0 +1,377 @@
+"""One HTTP exchange, read in a thread of its own, that can be stopped at any point within two seconds."""
+
+from __future__ import annotations
+
+import ipaddress
+import queue
+import socket
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import httpcore
+import httpx
+
+from orchestrator.errors import ConfigError, EscaleraError, TimedOut
+from orchestrator.providers import Cancel, Timeouts
+
+GRACE = 2.0
+"""Seconds for usage and end marker once the answer is complete."""
+
+MAX_BODY = 256 * 1024 * 1024
+"""Bytes of one answer."""
+
+_DIAL_SLICE = 1.5
+"""Seconds of one connection attempt, after which it looks whether it shall stop; nothing was sent by then."""
+
+_DIAL_LIMIT = 60.0
+_JOIN = 2.0
+
+Which = Literal["first_byte", "idle", "turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is sent. `headers` hold secrets, so they are not in the repr."""
+
+    method: Literal["GET", "POST"]
+    url: str
+    headers: Callable[[Stop], Mapping[str, str]] = field(repr=False)
+    """Called in the reading thread, since a token may have to be asked for first."""
+    content: bytes | None = field(default=None, repr=False)
+    tls_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The answer's status and headers, names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
+class Stopped(Exception):
+    """The exchange was stopped from outside; only the reading thread sees it."""
+
+
+class Stop:
+    """What has to be let go when the exchange shall end, at once and from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._releases: list[Callable[[], None]] = []
+        self._stopped = False
+
+    def hold(self, release: Callable[[], None]) -> None:
+        """Call it on `now`, or at once if that was before."""
+        with self._lock:
+            if not self._stopped:
+                self._releases.append(release)
+                return
+        release()
+
+    def now(self) -> None:
+        with self._lock:
+            self._stopped = True
+            releases, self._releases = self._releases, []
+        for release in releases:
+            release()
+
+    def raise_if_stopped(self) -> None:
+        if self._stopped:
+            raise Stopped
+
+
+class Exchange:
+    """Sends a call and gives its answer, under timers of ours: the client library has none to interfere.
+
+    A context manager; leaving it frees the socket and the thread. `head` and `chunks` raise `TimedOut`, `Cancelled`,
+    and what the client library raises before the answer began.
+    """
+
+    def __init__(self, call: Call, timeouts: Timeouts, cancel: Cancel) -> None:
+        self._call = call
+        self._timeouts = timeouts
+        self._cancel = cancel
+        self._stop = Stop()
+        self._items: queue.SimpleQueue[Head | bytes | Exception | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._read, name="escalera-http", daemon=True)
+        self._forget: Callable[[], None] = lambda: None
+        self._started = self._heard = time.monotonic()
+        self._first = True
+        self._grace: float | None = None
+        self.broken: Exception | None = None
+        """What cut the body short, once `chunks` has ended."""
+
+    def __enter__(self) -> Self:
+        self._cancel.raise_if_set()
+        self._forget = self._cancel.on_cancel(self._wake)
+        self._started = self._heard = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._forget()
+        self._stop.now()
+        self._thread.join(_JOIN)
+
+    def head(self) -> Head:
+        """Wait for status and headers."""
+        item = self._next()
+        if isinstance(item, Head):
+            return item
+        raise item if isinstance(item, Exception) else httpx.RemoteProtocolError("the connection closed before an answer")
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body as it comes; ends when it ends or breaks (`broken`), or when the grace is over."""
+        while True:
+            item = self._next()
+            if not isinstance(item, bytes):
+                self.broken = item if isinstance(item, Exception) else None
+                return
+            yield item
+
+    def complete(self) -> None:
+        """Say that all that matters has come: from now on only a short grace is waited for the rest."""
+        if self._grace is None:
+            self._grace = time.monotonic() + GRACE
+
+    # -- the waiting side
+
+    def _next(self) -> Head | bytes | Exception | None:
+        limit, which = self._limit()
+        left = None if limit is None else limit - time.monotonic()
+        try:
+            if left is not None and left <= 0 and which in ("turn", None):
+                raise queue.Empty  # these two end a stream that never pauses as well
+            item = self._items.get(timeout=None if left is None else max(0.0, left))
+        except queue.Empty:
+            self._cancel.raise_if_set()
+            if which is None:
+                return None
+            raise _timed_out(which, self._call.url, self._timeouts) from None
+        self._cancel.raise_if_set()
+        self._heard = time.monotonic()
+        self._first = self._first and not isinstance(item, bytes)
+        return item
+
+    def _limit(self) -> tuple[float | None, Which | None]:
+        """The moment at which the wait is over, and by which timer; `None` names the grace."""
+        if self._grace is not None:
+            return self._grace, None
+        own: tuple[float | None, Which]
+        own = (self._timeouts.first_byte, "first_byte") if self._first else (self._timeouts.idle, "idle")
+        since = self._started if self._first else self._heard
+        limits: list[tuple[float, Which]] = [] if own[0] is None else [(since + own[0], own[1])]
+        if self._timeouts.turn is not None:
+            limits.append((self._started + self._timeouts.turn, "turn"))
+        return min(limits, default=(None, None))
+
+    def _wake(self) -> None:
+        self._stop.now()
+        self._items.put(None)
+
+    # -- the reading thread
+
+    def _read(self) -> None:
+        try:
+            self._read_all()
+        except Exception as error:  # carried over to the waiting side, which raises or explains it
+            self._items.put(error)
+        else:
+            self._items.put(None)
+
+    def _read_all(self) -> None:
+        call = self._call
+        headers = {"accept-encoding": "identity", "user-agent": "escalera", **call.headers(self._stop)}
+        self._stop.raise_if_stopped()
+        with (
+            httpx.Client(transport=_Transport(call, self._stop), timeout=None, trust_env=False) as client,  # noqa: S113 - the timers are ours
+            client.stream(call.method, call.url, headers=headers, content=call.content) as response,
+        ):
+            self._items.put(Head(response.status_code, {name.lower(): value for name, value in response.headers.items()}))
+            received = 0
+            for chunk in response.iter_bytes():
+                self._items.put(chunk)
+                received += len(chunk)
+                if received > MAX_BODY:
+                    raise httpx.RemoteProtocolError(f"the answer has more than {MAX_BODY} bytes")
+
+
+def _timed_out(which: Which, url: str, timeouts: Timeouts) -> TimedOut:
+    seconds = {"first_byte": timeouts.first_byte, "idle": timeouts.idle, "turn": timeouts.turn}[which]
+    what = {"first_byte": "sent nothing", "idle": "fell silent in the middle of its answer", "turn": "did not finish its answer"}[which]
+    return TimedOut(f"{url.partition('?')[0]} {what} for {seconds:g} seconds.", which=which, hint=f"Raise the agent's {which}_timeout if it needs longer.")
+
+
+# -- the connection -------------------------------------------------------------------------------
+
+
+class _Transport(httpx.BaseTransport):
+    """httpx over a connection that `Stop` can shut down, whatever it is doing: dialling, shaking hands, sending, receiving."""
+
+    def __init__(self, call: Call, stop: Stop) -> None:
+        self._pool = httpcore.ConnectionPool(ssl_context=_tls(call), proxy=_proxy(call.url), max_connections=1, retries=0, network_backend=_Dialler(stop))
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        url = httpcore.URL(scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path)
+        response = self._pool.handle_request(httpcore.Request(request.method, url, headers=request.headers.raw, content=request.stream))
+        return httpx.Response(response.status, headers=response.headers, stream=_Body(response))
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class _Body(httpx.SyncByteStream):
+    def __init__(self, response: httpcore.Response) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._response.iter_stream()
+
+    def close(self) -> None:
+        self._response.close()
+
+
+class _Dialler(httpcore.NetworkBackend):
+    """Dials in short slices, one address after the other, and hands the socket to `Stop`."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._plain = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        addresses = _resolve(host, port)
+        until = time.monotonic() + _DIAL_LIMIT
+        while True:
+            for address in tuple(addresses):
+                self._stop.raise_if_stopped()
+                try:
+                    stream = self._plain.connect_tcp(address, port, _DIAL_SLICE, local_address, [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)])
+                except httpcore.ConnectTimeout:
+                    if time.monotonic() > until:
+                        raise
+                except httpcore.ConnectError:
+                    addresses.remove(address)
+                    if not addresses:
+                        raise
+                else:
+                    self._stop.hold(_shutter(stream.get_extra_info("socket")))
+                    return stream
+
+
+def _resolve(host: str, port: int) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError(f"the name {host!r} is not known: {error}") from error
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _shutter(connected: socket.socket) -> Callable[[], None]:
+    """What ends every blocked call on the connection. A duplicate, since TLS takes the original's descriptor away."""
+    duplicate = connected.dup()
+
+    def shut() -> None:
+        with suppress(OSError):
+            duplicate.shutdown(socket.SHUT_RDWR)
+        duplicate.close()
+
+    return shut
+
+
+def _tls(call: Call) -> ssl.SSLContext:
+    if call.tls_ca is None:
+        return httpx.create_ssl_context()
+    try:
+        return ssl.create_default_context(cafile=str(call.tls_ca))
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"tls_ca: {call.tls_ca} is no file with certificates: {error}") from error
+
+
+def _proxy(url: str) -> httpcore.Proxy | None:
+    """The proxy that the environment names for this URL; loopback never goes through one."""
+    target = httpx.URL(url)
+    if is_loopback(target.host) or urllib.request.proxy_bypass(target.host):
+        return None
+    proxies = urllib.request.getproxies()
+    named = proxies.get(target.scheme) or proxies.get("all")
+    if not named:
+        return None
+    if named.startswith("socks") and find_spec("socksio") is None:
+        raise ConfigError("The environment names a SOCKS proxy, for which httpx lacks a package.", hint='Run `pip install "httpx[socks]"`, or unset ALL_PROXY.')
+    try:
+        proxy = httpx.URL(named if "://" in named else f"http://{named}")
+        auth = (proxy.username, proxy.password) if proxy.username or proxy.password else None
+        return httpcore.Proxy(str(proxy.copy_with(username=None, password=None)), auth=auth)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ConfigError("The proxy that the environment names is no URL.", hint="Look at HTTPS_PROXY, HTTP_PROXY and ALL_PROXY.") from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+# -- explaining -----------------------------------------------------------------------------------
+
+
+def why(error: Exception) -> tuple[str, str]:
+    """What broke a connection, and what the user can look at."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    causes = tuple(_causes(error))
+    if isinstance(error, httpcore.ProxyError):
+        return f"the proxy refused: {text}", "Look at HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY."
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return f"TLS failed: {text}", "Check base_url (https or http?); a private authority's certificate goes into tls_ca."
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return "connection refused", "Is the server running, and is base_url right?"
+    if any(isinstance(cause, socket.gaierror | UnicodeError) for cause in causes):
+        return text, "Check the host in base_url, and the network."
+    if isinstance(error, httpcore.ConnectTimeout):
+        return "no connection within the time limit", "Is the server running, and is base_url right?"
+    return text, "Is the server running, and is base_url right?"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def is_connection_error(error: Exception) -> bool:
+    """Whether the client library or the socket failed, rather than a program of ours."""
+    return isinstance(error, _CONNECTION_ERRORS) and not isinstance(error, EscaleraError)
+
+
+_CONNECTION_ERRORS: tuple[type[Exception], ...] = (
+    httpcore.NetworkError,
+    httpcore.TimeoutException,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.UnsupportedProtocol,
+    httpx.HTTPError,
+    OSError,
+)

@@ -1,0 +1,348 @@
+"""An OpenAI-compatible server as a provider of the core."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from escalera_openrouter.answer import Answer
+from escalera_openrouter.body import chat_body, encode
+from escalera_openrouter.failures import excerpt, http_failure
+from escalera_openrouter.sse import EventParser, EventTooLarge, ServerEvent
+from orchestrator.errors import AuthFailed, EscaleraError, Incomplete, InvalidRequest, OutOfFunds, ProtocolError, ProviderError, RateLimited, Unavailable
+from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Request, Timeouts
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+    from escalera_openrouter.exchange import Call, Exchange, Head, Stop
+
+_ERROR_BODY_MAX = 64 * 1024
+_CHECK_TIMEOUTS = Timeouts(first_byte=8.0, idle=4.0, turn=10.0)
+_MASK = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where and how an agent's calls go; all that differs between the kinds."""
+
+    agent: str
+    chat_url: str
+    models_url: str
+    model: str | None = None
+    api_key: SecretStr | None = None
+    token_cmd: tuple[str, ...] = ()
+    headers: Mapping[str, SecretStr] = field(default_factory=dict)
+    open_headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers without secrets, shown in previews."""
+    tls_ca: Path | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Laid over every body."""
+    strict_roles: bool = False
+    replay_reasoning: bool = False
+    key_url: str | None = None
+    """Where a key can be asked about itself, for servers whose model list is open to everyone."""
+    any_model: bool = False
+    """Whether the server may take models that it does not list."""
+    key_hint: str | None = None
+    """What to do without a key, where there has to be one."""
+
+    @property
+    def where(self) -> str:
+        """The server, for messages."""
+        parts = urlsplit(self.chat_url)
+        return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+    @property
+    def has_credentials(self) -> bool:
+        return self.api_key is not None or bool(self.token_cmd or self.headers)
+
+
+class OpenAIProvider:
+    """One agent on one server. Opens nothing until `run` or `check`; keeps nothing between calls."""
+
+    def __init__(self, endpoint: Endpoint, capabilities: Capabilities) -> None:
+        self._endpoint = endpoint
+        self._capabilities = capabilities
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    @property
+    def model(self) -> str | None:
+        return self._endpoint.model
+
+    def preview(self, request: Request) -> Mapping[str, Any]:
+        """Method, URL, headers with every secret as `***`, and exactly the body that `run` sends."""
+        endpoint = self._endpoint
+        headers = {"content-type": "application/json", **endpoint.open_headers, **dict.fromkeys(endpoint.headers, _MASK)}
+        if endpoint.api_key is not None or endpoint.token_cmd:
+            headers["authorization"] = f"Bearer {_MASK}"
+        return {"method": "POST", "url": endpoint.chat_url, "headers": headers, "body": self._body(request)}
+
+    def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
+        """Send one call. No retries and no redirects; both are decisions of others."""
+        from escalera_openrouter.exchange import Call
+
+        if self._endpoint.key_hint and not self._endpoint.has_credentials:
+            raise AuthFailed("There is no API key for this agent.", hint=self._endpoint.key_hint, agent=request.agent)
+        mask = _Mask(self._endpoint)
+        call = Call("POST", self._endpoint.chat_url, self._headers(mask), encode(self._body(request)), self._endpoint.tls_ca)
+        answer = Answer(where=self._endpoint.where, model=self.model, new_id=_new_call_id, now=_now)
+        try:
+            yield from self._events(call, request.timeouts, cancel, answer)
+        except ProviderError as error:
+            error.agent = request.agent
+            error.partial = error.partial or answer.text
+            mask.apply(error)
+            raise
+
+    def check(self) -> CheckResult:
+        """Ask for the list of models, which costs nothing."""
+        endpoint = self._endpoint
+        if endpoint.key_hint and not endpoint.has_credentials:
+            return CheckResult(False, "no_credentials", "no API key is configured", endpoint.key_hint)
+        try:
+            if endpoint.key_url is not None:
+                self._ask_about_key(endpoint.key_url)
+            status, content = self._get(endpoint.models_url)
+            if status in (404, 405, 501):
+                return CheckResult(True, "works", f"{endpoint.where} answers, but has no list of models (HTTP {status})")
+            if status != 200:
+                raise http_failure(status, {}, content, where=endpoint.where, now=_now())
+            return _models_result(endpoint, content)
+        except EscaleraError as error:
+            return _check_failed(endpoint, error)
+
+    # -- sending
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        endpoint = self._endpoint
+        tools = request.tools if self._capabilities.takes_tools else ()
+        return chat_body(
+            replace(request, tools=tools),
+            model=endpoint.model,
+            fields=endpoint.fields,
+            strict_roles=endpoint.strict_roles,
+            replay_reasoning=endpoint.replay_reasoning,
+        )
+
+    def _headers(self, mask: _Mask) -> Any:  # Callable[[Stop], Mapping[str, str]]; the type is behind the lazy import
+        endpoint = self._endpoint
+
+        def headers(stop: Stop) -> Mapping[str, str]:
+            given = {name: secret.get_secret_value() for name, secret in endpoint.headers.items()}
+            token = endpoint.api_key.get_secret_value() if endpoint.api_key is not None else None
+            if endpoint.token_cmd:
+                from escalera_openrouter.token import token_from
+
+                token = token_from(endpoint.token_cmd, stop)
+                mask.add(token)
+            bearer = {"authorization": f"Bearer {token}"} if token else {}
+            return {"content-type": "application/json", **endpoint.open_headers, **bearer, **given}
+
+        return headers
+
+    def _events(self, call: Call, timeouts: Timeouts, cancel: Cancel, answer: Answer) -> Iterator[Event]:
+        from escalera_openrouter.exchange import Exchange
+
+        with Exchange(call, timeouts, cancel) as exchange:
+            head = self._head(exchange)
+            self._raise_unless_ok(head, exchange)
+            if _content_type(head) == "application/json" or _content_type(head).endswith("+json"):
+                content = _collect(exchange)
+                if exchange.broken is not None:
+                    raise Incomplete(f"The answer of {self._endpoint.where} broke off before its end.") from exchange.broken
+                yield from answer.whole(content.decode("utf-8-sig", "replace"))
+            else:
+                yield from _stream(exchange, answer, head, self._endpoint.where)
+            yield from answer.end(cut=exchange.broken)
+
+    def _head(self, exchange: Exchange) -> Head:
+        from escalera_openrouter.exchange import is_connection_error, why
+
+        try:
+            return exchange.head()
+        except Exception as error:
+            if not is_connection_error(error):
+                raise
+            reason, hint = why(error)
+            raise Unavailable(f"{self._endpoint.where} cannot be reached: {reason}.", hint=hint) from error
+
+    def _raise_unless_ok(self, head: Head, exchange: Exchange) -> None:
+        if 300 <= head.status < 400:
+            raise _redirected(head, self._endpoint.where)
+        if not 200 <= head.status < 300:
+            exchange.complete()  # a server that holds an error's socket open shall not hold us
+            raise http_failure(head.status, head.headers, _collect(exchange, _ERROR_BODY_MAX), where=self._endpoint.where, now=_now())
+
+    def _get(self, url: str) -> tuple[int, bytes]:
+        """One GET; raises from the error tree when there is no answer or one that points elsewhere."""
+        from escalera_openrouter.exchange import Call, Exchange
+
+        mask = _Mask(self._endpoint)
+        try:
+            with Exchange(Call("GET", url, self._headers(mask), None, self._endpoint.tls_ca), _CHECK_TIMEOUTS, Cancel()) as exchange:
+                head = self._head(exchange)
+                if 300 <= head.status < 400:
+                    raise _redirected(head, self._endpoint.where)
+                return head.status, mask.bytes(_collect(exchange))
+        except ProviderError as error:
+            mask.apply(error)
+            raise
+
+    def _ask_about_key(self, url: str) -> None:
+        status, content = self._get(url)
+        if status in (401, 402, 403):
+            raise http_failure(status, {}, content, where=self._endpoint.where, now=_now())
+
+
+def _stream(exchange: Exchange, answer: Answer, head: Head, where: str) -> Iterator[Event]:
+    parser = EventParser()
+    try:
+        for chunk in _checked(exchange, head, where):
+            for event in parser.feed(chunk):
+                if event.data.strip() == "[DONE]":
+                    return
+                yield from answer.data(event.data, event.name)
+            if answer.ended:
+                exchange.complete()
+    except EventTooLarge as error:
+        raise ProtocolError(f"{where}: {error}.") from error
+    yield from _last(parser.close(), answer, cut=exchange.broken is not None)
+
+
+def _last(events: Iterator[ServerEvent], answer: Answer, *, cut: bool) -> Iterator[Event]:
+    """The event that was not terminated; where the connection broke, half of one says nothing."""
+    for event in events:
+        if event.data.strip() == "[DONE]":
+            return
+        if _is_json(event.data) or not (cut or answer.begun):
+            yield from answer.data(event.data, event.name)
+
+
+def _is_json(data: str) -> bool:
+    with suppress(ValueError, RecursionError):
+        json.loads(data)
+        return True
+    return False
+
+
+def _checked(exchange: Exchange, head: Head, where: str) -> Iterator[bytes]:
+    """The body, if it is an event stream: by its content type, or without one by how it begins."""
+    named = _content_type(head)
+    if named == "text/event-stream":
+        yield from exchange.chunks()
+        return
+    begin = b""
+    for chunk in exchange.chunks():
+        begin += chunk
+        if named or len(begin) >= 16:
+            break
+    if not named and begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"data:", b":", b"event:", b"id:", b"{")):
+        yield begin
+        yield from exchange.chunks()
+        return
+    exchange.complete()
+    begin += _collect(exchange, _ERROR_BODY_MAX)
+    kind = named or "something without a content type"
+    raise ProtocolError(
+        f"{where} answered with {kind} instead of a stream: {excerpt(begin)}", hint="Check base_url: a login page or another service may answer there."
+    )
+
+
+def _content_type(head: Head) -> str:
+    return head.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _collect(exchange: Exchange, limit: int | None = None) -> bytes:
+    content = bytearray()
+    for chunk in exchange.chunks():
+        content += chunk
+        if limit is not None and len(content) >= limit:
+            break
+    return bytes(content[:limit])
+
+
+def _redirected(head: Head, where: str) -> ProviderError:
+    """Redirects are not followed: the key would go to whoever is named."""
+    target = urlsplit(head.headers.get("location", ""))
+    to = f"{target.scheme}://{target.netloc.rpartition('@')[2]}{target.path}" if target.netloc else target.path or "nowhere"
+    return InvalidRequest(
+        f"{where} redirects to {to} (HTTP {head.status}); the key was not sent there.", hint="Set the agent's base_url to the final address, if you trust it."
+    )
+
+
+# -- checking -------------------------------------------------------------------------------------
+
+
+def _models_result(endpoint: Endpoint, content: bytes) -> CheckResult:
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return CheckResult(False, "error", f"{endpoint.where} has no list of models but: {excerpt(content)}", "Check base_url.")
+    listed = document.get("data") if isinstance(document, dict) else document
+    models = [entry for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)] if isinstance(listed, list) else []
+    names = [str(entry["id"]) for entry in models]
+    lenient = endpoint.any_model or any(entry.get("owned_by") == "llamacpp" for entry in models)
+    if endpoint.model and names and not lenient and not _lists(names, endpoint.model):
+        some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        return CheckResult(False, "unknown_model", f"{endpoint.where} does not list the model {endpoint.model!r}", f"It offers: {some}")
+    return CheckResult(True, "works", f"{endpoint.where} answers" + (f", {len(names)} models" if len(names) > 1 else ""))
+
+
+def _lists(names: list[str], model: str) -> bool:
+    """Whether the model is listed, its variant (`:free`, `:latest`) or not."""
+    return model in names or model.partition(":")[0] in {name.partition(":")[0] for name in names}
+
+
+def _check_failed(endpoint: Endpoint, error: EscaleraError) -> CheckResult:
+    if isinstance(error, AuthFailed):
+        return CheckResult(False, "refused" if endpoint.has_credentials else "no_credentials", error.message, error.hint)
+    if isinstance(error, OutOfFunds | RateLimited):
+        return CheckResult(False, "quota", error.message, error.hint)
+    return CheckResult(False, "error", error.message, error.hint)
+
+
+# -- secrets --------------------------------------------------------------------------------------
+
+
+class _Mask:
+    """The secrets of one call, and texts without them: servers like to quote the key they refuse."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._secrets = [secret.get_secret_value() for secret in endpoint.headers.values()]
+        if endpoint.api_key is not None:
+            self._secrets.append(endpoint.api_key.get_secret_value())
+
+    def add(self, secret: str) -> None:
+        self._secrets.append(secret)
+
+    def text(self, text: str) -> str:
+        for secret in sorted(filter(lambda secret: len(secret) >= 4, self._secrets), key=len, reverse=True):
+            text = text.replace(secret, _MASK)
+        return text
+
+    def bytes(self, content: bytes) -> bytes:
+        return self.text(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def apply(self, error: ProviderError) -> None:
+        """Take the secrets out of an error's message."""
+        error.message = self.text(error.message)
+        error.args = (error.message,)
+
+
+def _new_call_id() -> str:
+    return f"call_{uuid.uuid4().hex[:24]}"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,85 @@
+"""When a provider says it may be asked again: the headers and bodies that tell it, as seconds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII)
+_TRY_AGAIN = re.compile(r"(?:try again|retry) in ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+)", re.ASCII | re.IGNORECASE)
+
+
+def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Seconds to wait, or `None` where nothing usable is said. `headers` have lower-case names; `now` is aware.
+
+    Negative, infinite and unreadable values count as not said; a date in the past is 0. Nothing is capped here:
+    whether a wait is too long is the core's decision (page 7).
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    named = headers.get("retry-after")
+    if named is not None:
+        return _number(named) if _number(named) is not None else _date(named, now)
+    return _rate_limit_reset(headers, now)
+
+
+def retry_after_in_text(text: str) -> float | None:
+    """Seconds from a sentence such as "Please try again in 7.66s" (Groq, OpenAI)."""
+    found = _TRY_AGAIN.search(text)
+    return _duration(found.group(1)) if found else None
+
+
+def duration_seconds(text: str) -> float | None:
+    """`1s`, `6m0s`, `20ms`, `1h2m` as seconds."""
+    return _duration(text.strip())
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float((text or "").strip())
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _date(text: str, now: datetime) -> float | None:
+    try:
+        moment = parsedate_to_datetime(text.strip())
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now).total_seconds())
+
+
+def _rate_limit_reset(headers: Mapping[str, str], now: datetime) -> float | None:
+    """The longest wait among the limits that are used up."""
+    waits = [
+        wait
+        for suffix in ("", "-requests", "-tokens")
+        if _number(headers.get(f"x-ratelimit-remaining{suffix}", "0")) == 0
+        if (wait := _reset(headers.get(f"x-ratelimit-reset{suffix}", ""), now)) is not None
+    ]
+    return max(waits, default=None)
+
+
+def _reset(text: str, now: datetime) -> float | None:
+    """A reset as seconds, as a duration, or as seconds or milliseconds since 1970 (OpenRouter)."""
+    value = _number(text)
+    if value is None:
+        return _duration(text.strip())
+    if value > 1e11:
+        value /= 1000
+    return max(0.0, value - now.timestamp()) if value > 1e8 else value
+
+
+def _duration(text: str) -> float | None:
+    found = _DURATION.fullmatch(text)
+    if not text or not found:
+        return None
+    hours, minutes, seconds, milliseconds = (float(group or 0) for group in found.groups())
+    return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000

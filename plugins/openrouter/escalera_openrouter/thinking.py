@@ -1,0 +1,60 @@
+"""Reasoning that a model writes into its answer as `<think>…</think>`, told apart while it streams."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+_OPEN = "<think>"
+_CLOSE = "</think>"
+
+Piece = tuple[Literal["text", "reasoning"], str]
+
+
+class ThinkFilter:
+    """Blocks count at the beginning of an answer only, where models put them; later the tag is text like any other."""
+
+    def __init__(self) -> None:
+        self._state: Literal["begin", "inside", "answer"] = "begin"
+        self._held = ""
+        self._seen = False
+
+    def feed(self, text: str) -> list[Piece]:
+        """What is certain by now, in order."""
+        pieces: list[Piece] = []
+        self._held += text
+        while self._held:
+            state = self._state
+            if state == "begin":
+                self._begin()
+            elif state == "inside":
+                self._inside(pieces)
+            else:
+                pieces.append(("text", self._held))
+                self._held = ""
+            if self._state == state:
+                break
+        return pieces
+
+    def close(self) -> list[Piece]:
+        """What was still held back when the answer ended."""
+        rest, self._held = self._held, ""
+        if self._state == "begin" and self._seen:
+            rest = rest.lstrip()
+        return [("reasoning" if self._state == "inside" else "text", rest)] if rest else []
+
+    def _begin(self) -> None:
+        stripped = self._held.lstrip()
+        if stripped.startswith(_OPEN):
+            self._state, self._held, self._seen = "inside", stripped[len(_OPEN) :], True
+        elif not _OPEN.startswith(stripped):
+            self._state, self._held = "answer", stripped if self._seen else self._held
+
+    def _inside(self, pieces: list[Piece]) -> None:
+        before, closed, after = self._held.partition(_CLOSE)
+        if closed:
+            self._state, self._held = "begin", after
+        else:
+            keep = next((n for n in range(len(_CLOSE) - 1, 0, -1) if before.endswith(_CLOSE[:n])), 0)
+            before, self._held = before[: len(before) - keep], before[len(before) - keep :]
+        if before:
+            pieces.append(("reasoning", before))

@@ -1,0 +1,45 @@
+"""A bearer token out of a command."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+
+from escalera_openrouter.exchange import Stop
+from orchestrator.errors import AuthFailed
+
+_SECONDS = 30.0
+
+
+def token_from(command: Sequence[str], stop: Stop) -> str:
+    """What the command prints, its blanks taken off. Raises `AuthFailed` that names the command and never its output."""
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    except OSError as error:
+        raise AuthFailed(f"token_cmd: {command[0]} cannot be started: {error.strerror}.", hint="Check the agent's token_cmd.") from error
+    stop.hold(lambda: _kill(process))
+    try:
+        output, complaint = process.communicate(timeout=_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        _kill(process)
+        process.communicate()
+        raise AuthFailed(f"token_cmd: {command[0]} gave no token within {_SECONDS:g} seconds.") from error
+    stop.raise_if_stopped()
+    token = output.decode("utf-8", "replace").strip()
+    if process.returncode != 0:
+        last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
+        raise AuthFailed(f"token_cmd: {command[0]} failed with exit code {process.returncode}: {last}", hint="Run it by hand; it may want a new login.")
+    if not re.fullmatch(r"[\x21-\x7e]+", token):
+        raise AuthFailed(f"token_cmd: {command[0]} did not print one token.", hint="Its standard output must be the token and nothing else.")
+    return token
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the command with all it started; otherwise a grandchild would keep the pipes open."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,197 @@
+"""Cancelling, timers and failing connections, on real sockets."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from escalera_openrouter.provider import OpenAIProvider
+
+from orchestrator.errors import Cancelled, EmptyAnswer, Incomplete, ProviderError, TimedOut, Unavailable
+from orchestrator.providers import Cancel, Request, TextDelta, Timeouts
+from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, reply, sse
+
+from .conftest import REQUEST, nobody, openai, play, run
+
+Start = Callable[..., OpenAIServer]
+
+
+def readers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "escalera-http"]
+
+
+@contextmanager
+def full_backlog() -> Iterator[str]:
+    """A port that no longer takes connections: dialling it stalls."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(address)
+        yield f"http://127.0.0.1:{address[1]}"
+        for one in waiting:
+            one.close()
+
+
+def cancelled_when(ready: threading.Event, provider: OpenAIProvider, request: Request = REQUEST) -> tuple[ProviderError | None, float]:
+    """Cancel a turn once it is where the test wants it: what it raised, and how long it took from then."""
+    cancel, at = Cancel(), [0.0]
+
+    def press() -> None:
+        ready.wait(10)
+        at[0] = time.monotonic()
+        cancel.set()
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    turn = run(provider, request, cancel)
+    took = time.monotonic() - at[0]
+    presser.join()
+    return turn.error, took
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse instead of stalling when a backlog is full")
+def test_cancel_frees_a_call_that_is_dialling() -> None:
+    ready = threading.Event()
+    ready.set()
+    with full_backlog() as url:
+        error, took = cancelled_when(ready, openai(url))
+    assert isinstance(error, Cancelled)
+    assert took < 2
+    assert not readers()
+
+
+def test_cancel_frees_a_call_that_waits_for_headers(scripted: Start) -> None:
+    server = scripted(Reply(before_head=threading.Event()))
+    error, took = cancelled_when(server.receiving, openai(server.url))
+    assert isinstance(error, Cancelled)
+    assert took < 1
+    assert not readers()
+    assert server.client_gone.wait(2)
+
+
+def test_cancel_frees_a_call_in_the_middle_of_its_answer(scripted: Start) -> None:
+    server = scripted(Reply([*sse(chunk({"content": "half"}), done=False).writes], hold_open=True))
+    cancel = Cancel()
+    events = iter(openai(server.url).run(REQUEST, cancel=cancel, ask=nobody))
+    assert next(events) == TextDelta("half")
+    threading.Timer(0.05, cancel.set).start()
+    started = time.monotonic()
+    with pytest.raises(Cancelled) as raised:
+        next(events)
+    assert time.monotonic() - started < 1
+    assert raised.value.partial == "half"
+    assert not readers()
+    assert server.client_gone.wait(2)
+
+
+def test_a_turn_that_is_cancelled_already_sends_nothing(scripted: Start) -> None:
+    server = scripted(reply("x"))
+    cancel = Cancel()
+    cancel.set("over")
+    assert isinstance(run(openai(server.url), REQUEST, cancel).error, Cancelled)
+    assert not server.requests
+
+
+def test_closing_the_iterator_frees_everything(scripted: Start) -> None:
+    server = scripted(Reply([*sse(chunk({"content": "half"}), done=False).writes], hold_open=True))
+    events = openai(server.url).run(REQUEST, cancel=Cancel(), ask=nobody)
+    next(iter(events))
+    events.close()  # type: ignore[attr-defined]
+    assert not readers()
+    assert server.client_gone.wait(2)
+
+
+@pytest.mark.parametrize(
+    ("script", "timeouts", "which"),
+    [
+        (Reply(before_head=threading.Event()), Timeouts(0.2, 5, 5), "first_byte"),
+        (Reply(hold_open=True), Timeouts(0.2, 5, 5), "first_byte"),
+        (Reply([b": life\n\n"], hold_open=True), Timeouts(5, 0.2, 5), "idle"),
+        (Reply([b": life\n\n"], hold_open=True), Timeouts(None, None, 0.3), "turn"),
+    ],
+    ids=["no headers", "no body", "silent", "too long"],
+)
+def test_each_timer_ends_the_call_by_its_name(script: Reply, timeouts: Timeouts, which: str) -> None:
+    turn = play(script, request=replace(REQUEST, timeouts=timeouts))
+    assert isinstance(turn.error, TimedOut)
+    assert turn.error.which == which
+    assert not readers()
+
+
+def test_the_turn_timer_ends_an_answer_that_never_pauses() -> None:
+    endless = Reply([b": life\n\n"] * 200_000)
+    turn = play(endless, request=replace(REQUEST, timeouts=Timeouts(5, 5, 0.2)))
+    assert isinstance(turn.error, TimedOut)
+    assert turn.error.which == "turn"
+
+
+def test_a_refused_connection_names_the_server_and_what_to_do() -> None:
+    with OpenAIServer() as server:
+        url = server.url
+    turn = run(openai(url))
+    assert isinstance(turn.error, Unavailable)
+    assert url.removesuffix("/v1") in turn.error.message
+    assert "refused" in turn.error.message
+    assert turn.error.hint is not None
+    assert "running" in turn.error.hint
+    assert turn.error.agent == "local"
+
+
+def test_a_name_that_is_not_known_is_unavailable() -> None:
+    turn = run(openai("http://no-such-host.invalid"))
+    assert isinstance(turn.error, Unavailable)
+    assert "no-such-host.invalid" in turn.error.message
+
+
+def test_plain_http_where_tls_was_expected_is_explained() -> None:
+    with OpenAIServer(reply("x")) as server:
+        turn = run(openai(server.url.replace("http:", "https:")))
+    assert isinstance(turn.error, Unavailable)
+    assert "TLS" in turn.error.message
+
+
+def test_a_server_that_closes_without_an_answer_is_unavailable() -> None:
+    assert isinstance(play(Reply(refuse=True)).error, Unavailable)
+
+
+def test_a_reset_in_the_answer_is_incomplete_and_before_it_unavailable() -> None:
+    partial = sse(chunk({"content": "half"}), done=False).writes
+    turn = play(Reply([*partial, b"data: {"], reset=True))
+    assert isinstance(turn.error, Incomplete)
+    assert turn.error.partial == "half"
+
+
+def test_a_stream_that_just_ends_is_incomplete_with_or_without_its_marker() -> None:
+    for done in (True, False):
+        turn = play(sse(chunk({"content": "half"}), done=done))
+        assert isinstance(turn.error, Incomplete)
+        assert turn.error.partial == "half"
+
+
+def test_a_marker_alone_is_an_empty_answer() -> None:
+    assert isinstance(play(sse()).error, EmptyAnswer)
+
+
+def test_the_environments_proxy_is_not_used_for_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert play(reply("direct")).text == "direct"
+
+
+def test_the_environments_proxy_is_used_for_other_hosts(monkeypatch: pytest.MonkeyPatch, scripted: Start) -> None:
+    proxy = scripted(reply("by proxy"))
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
+    assert run(openai("http://model.invalid")).text == "by proxy"
+    assert proxy.requests[0].path == "http://model.invalid/v1/chat/completions"
