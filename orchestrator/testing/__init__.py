@@ -1,0 +1,1 @@
+"""Loopback stand-ins for backends, for the tests of providers."""
