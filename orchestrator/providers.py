@@ -222,6 +222,8 @@ class Question:
     message: str
     mode: Literal["form", "url", "confirm"] = "confirm"
     schema: Mapping[str, Any] = field(default_factory=dict)
+    withdrawn: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
+    """Set by the asker when it wants no answer any more; `ask` then returns `cancel` by `asker`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,204 @@
+"""One `claude` child: its pipes, each with a thread of its own, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import IO, Literal
+
+from escalera_claude_cli import processes
+from escalera_claude_cli.command import json_line, program_path
+from escalera_claude_cli.lines import Line, LineReader, Noise, Skipped
+from orchestrator.errors import InvalidRequest
+
+STDERR_TAIL = 64 * 1024
+CHUNK = 256 * 1024
+
+INTERRUPT_GRACE = 2.0
+SIGINT_GRACE = 2.0
+TERM_GRACE = 0.8
+"""Seconds between the steps of an end: all of it stays under the 6 s of page 7."""
+
+PIPE_GRACE = 0.5
+"""Seconds that a pipe may stay open behind a child that has gone: something it started may hold it for ever."""
+
+INSTALL_HINT = "install Claude Code (npm install -g @anthropic-ai/claude-code), or name the program in the agent's `bin`"
+
+
+class Silence(Enum):
+    """What stands for no output."""
+
+    END = "end"
+    NOTHING = "nothing"
+
+
+EndOfOutput: Literal[Silence.END] = Silence.END
+Nothing: Literal[Silence.NOTHING] = Silence.NOTHING
+Output = Line | Noise | Skipped | Literal[Silence.END]
+
+
+class Child:
+    """A started child. `next_output` gives what it says; `end` leaves neither it nor anything it started behind."""
+
+    def __init__(self, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], marks: Mapping[str, str]) -> None:
+        self._marks = marks
+        self._process = _start(argv, cwd, {**environ, **marks})
+        self._output: queue.SimpleQueue[Output] = queue.SimpleQueue()
+        self._input: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._stderr = bytearray()
+        self._family: set[processes.Process] = set()
+        self._withdrawn: dict[str, threading.Event] = {}
+        self._ending = threading.Lock()
+        self._ended = False
+        _in_thread(self._write, self._process.stdin)
+        _in_thread(self._read, self._process.stdout)
+        self._drainer = _in_thread(self._drain, self._process.stderr)
+
+    def send(self, line: str) -> None:
+        """Put a line on the child's standard input; never blocks, and is for nothing once the child has gone."""
+        self._input.put(line.encode("ascii"))
+
+    def close_input(self) -> None:
+        """Tell the child that nothing more comes: it goes when it is done."""
+        self._input.put(None)
+
+    def next_output(self, timeout: float) -> Output:
+        """The next thing on standard output, `EndOfOutput` behind the last. Raises `queue.Empty` when nothing came."""
+        return self._output.get(timeout=timeout)
+
+    def withdrawal(self, request_id: str) -> threading.Event:
+        """What is set when the child no longer waits for the answer to this request."""
+        return self._withdrawn.setdefault(request_id, threading.Event())
+
+    def stderr(self) -> str:
+        """The last 64 KB of standard error; all of it up to there once the child has gone."""
+        if self.wait(0) is not None:
+            self._drainer.join(PIPE_GRACE)
+        return bytes(self._stderr).decode("utf-8", "replace")
+
+    def wait(self, timeout: float) -> int | None:
+        """The exit code, `None` while the child is there; negative for the signal that ended it."""
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def end(self, *, ask_first: bool = True) -> None:
+        """Interrupt, SIGINT, then TERM and KILL to the child and all it started; returns when they have gone.
+
+        May be called from several threads: the first does it, the others wait. `ask_first` is for a turn that still runs.
+        """
+        with self._ending:
+            if self._ended:
+                return
+            self._remember_family()
+            if ask_first and self.wait(0) is None:
+                self._ask_to_stop()
+            self._sweep()
+            self._ended = True
+        for event in list(self._withdrawn.values()):
+            event.set()
+
+    def end_soon(self) -> None:
+        """Begin to end it, in a thread: for whoever cancels, who may be a signal handler."""
+        threading.Thread(target=self.end, daemon=False).start()
+
+    def _ask_to_stop(self) -> None:
+        self.send(json_line({"type": "control_request", "request_id": "escalera-interrupt", "request": {"subtype": "interrupt"}}))
+        if self.wait(INTERRUPT_GRACE) is not None:
+            return
+        self._remember_family()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+        self.wait(SIGINT_GRACE)
+
+    def _sweep(self) -> None:
+        """TERM, then KILL, to what is left; a second look finds what was started meanwhile."""
+        self.close_input()
+        self._remember_family()
+        deadline = time.monotonic() + TERM_GRACE
+        self._process.terminate()
+        processes.end(self._family | processes.marked(self._marks), grace=TERM_GRACE)
+        self.wait(max(0.0, deadline - time.monotonic()))
+        self._remember_family()
+        self._process.kill()
+        processes.end(self._family | processes.marked(self._marks), grace=0.0)
+        self.wait(1.0)
+
+    def _remember_family(self) -> None:
+        """Note what the child has started so far: once a process has gone, nothing tells whose its children were."""
+        if self.wait(0) is None:
+            self._family.update(processes.family(self._process.pid))
+
+    def _write(self, pipe: IO[bytes]) -> None:
+        with contextlib.suppress(OSError, ValueError), pipe:
+            while (data := self._input.get()) is not None:
+                pipe.write(data)
+                pipe.flush()
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        reader = LineReader()
+        with pipe:
+            while data := os.read(pipe.fileno(), CHUNK):
+                for item in reader.feed(data):
+                    self._pass_on(item)
+        for item in reader.rest():
+            self._pass_on(item)
+        self._output.put(EndOfOutput)
+
+    def _pass_on(self, item: Line | Noise | Skipped) -> None:
+        """Queue it; what must not wait for the turn's own thread – it may be asking the user – is done here."""
+        if isinstance(item, dict):
+            self._act_at_once(item)
+        self._output.put(item)
+
+    def _act_at_once(self, line: Line) -> None:
+        if line.get("type") == "control_cancel_request":
+            self.withdrawal(str(line.get("request_id"))).set()
+        if line.get("type") == "result":
+            self._remember_family()
+            self.close_input()
+
+    def _drain(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            while data := os.read(pipe.fileno(), CHUNK):
+                self._stderr += data
+                del self._stderr[:-STDERR_TAIL]
+
+
+def _start(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    program = program_path(argv[0])
+    try:
+        return subprocess.Popen(
+            [program, *argv[1:]],
+            cwd=cwd or None,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise start_failure(program, cwd, error) from error
+
+
+def start_failure(program: str, cwd: str, error: Exception) -> InvalidRequest:
+    """Why a program did not start, told apart from everything it could have said itself."""
+    if cwd and not os.path.isdir(cwd):
+        return InvalidRequest(f"claude was not started: the workspace {cwd} is no folder", hint="run in a folder that exists")
+    if isinstance(error, FileNotFoundError):
+        return InvalidRequest(f"claude was not started: there is no program {program!r}", hint=INSTALL_HINT)
+    return InvalidRequest(f"claude was not started: {program!r}: {error}", hint="check the agent's `bin`, `env` and `extra_args`")
+
+
+def _in_thread(work: Callable[[IO[bytes]], None], pipe: IO[bytes] | None) -> threading.Thread:
+    thread = threading.Thread(target=work, args=(pipe,), daemon=True)
+    thread.start()
+    return thread

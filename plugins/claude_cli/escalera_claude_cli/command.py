@@ -1,0 +1,73 @@
+"""What `claude` is called with: its argument list, and the one line on its standard input."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from escalera_claude_cli.options import ClaudeOptions
+from orchestrator.errors import InvalidRequest
+from orchestrator.messages import Message, Text, well_formed
+from orchestrator.providers import Conversation, Request
+
+FILE_PLACEHOLDER = "<system-prompt-file>"
+
+
+def command_line(options: ClaudeOptions, conversation: Conversation, *, program: str, system_prompt_file: str) -> list[str]:
+    """The argument list. Texts never stand in it: one argument may hold 128 KiB at most, and everyone can read it."""
+    model = options.model or conversation.model
+    return [
+        *(program, "--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
+        *("--include-partial-messages", "--permission-prompt-tool", "stdio"),
+        *("--session-id" if conversation.action == "start" else "--resume", conversation.id),
+        *("--append-system-prompt-file", system_prompt_file),
+        *(["--model", model] if model else []),
+        *(["--allowedTools", ",".join(options.allowed_tools)] if options.allowed_tools else []),
+        *(word for folder in options.add_dirs for word in ("--add-dir", folder)),
+        *(["--mcp-config", options.mcp_config] if options.mcp_config else []),
+        *(["--permission-mode", options.permission_mode] if options.permission_mode else []),
+        *options.extra_args,
+    ]
+
+
+def user_line(request: Request) -> str:
+    """The user message as one line of JSON: the context block, then the prompt.
+
+    The context block comes first, always: a message that begins with `/word` would be taken as a command of the CLI.
+    """
+    text = f"{conversation_of(request).context_block}\n\n{_prompt(request.messages)}"
+    return json_line({"type": "user", "message": {"role": "user", "content": well_formed(text)}})
+
+
+def preview(options: ClaudeOptions, request: Request) -> dict[str, Any]:  # the document of page 6
+    """The call as a plan shows it: nothing is started, looked for or written."""
+    conversation = conversation_of(request)
+    return {
+        "argv": command_line(options, conversation, program=options.bin, system_prompt_file=FILE_PLACEHOLDER),
+        "system_prompt_file": well_formed(conversation.system_text),
+        "stdin": user_line(request),
+    }
+
+
+def program_path(program: str) -> str:
+    """The configured program with `~` filled in; a bare name is looked up on the child's PATH when it is started."""
+    return os.path.expanduser(program)
+
+
+def conversation_of(request: Request) -> Conversation:
+    """The conversation of a request; the core gives one to every provider that keeps its own."""
+    if request.conversation is None:
+        raise InvalidRequest("claude-cli keeps its own conversation, and the request names none", agent=request.agent)
+    return request.conversation
+
+
+def json_line(message: Mapping[str, Any]) -> str:
+    """One line for the CLI, in ASCII: its reader would cut a line at a raw U+2028."""
+    return json.dumps(message, ensure_ascii=True, separators=(",", ":")) + "\n"
+
+
+def _prompt(messages: Sequence[Message]) -> str:
+    last = next((message for message in reversed(messages) if message.role == "user"), None)
+    return "\n\n".join(part.text for part in last.parts if isinstance(part, Text)) if last else ""

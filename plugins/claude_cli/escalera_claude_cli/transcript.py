@@ -1,0 +1,324 @@
+"""What the lines of one turn amount to: events for the core, and what the verdict is made from."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from escalera_claude_cli.lines import Line, Noise, Skipped
+from orchestrator.messages import Part, Reasoning, Text, ToolCall, Usage, well_formed
+from orchestrator.providers import (
+    Event,
+    ExternalSessionStarted,
+    MessageDone,
+    Notice,
+    ReasoningDelta,
+    TextDelta,
+    ToolResultSeen,
+    UsageReport,
+    Withdrawn,
+)
+
+SYNTHETIC = "<synthetic>"
+"""The model of assistant events that the CLI wrote itself: texts of errors and of its commands."""
+
+SESSION_ID = re.compile(r"[0-9A-Za-z_-]{1,128}")
+NOISE_KEPT = 2000
+
+
+@dataclass(slots=True)
+class Draft:
+    """An assistant message that is still growing: it comes as one event for each block, all with the same id."""
+
+    id: str | None
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Stream:
+    """The stream events of one answer: for display only, since the CLI may throw the answer away and ask again."""
+
+    id: str | None
+    text: str = ""
+    """Shown, and not yet in an `assistant` event."""
+    shown: bool = False
+
+
+class Transcript:
+    """Takes the lines of one turn in order."""
+
+    def __init__(self) -> None:
+        self.session_id: str | None = None
+        self.model: str | None = None
+        self.result: Line | None = None
+        self.own_error: str | None = None
+        """The `error` of the last synthetic assistant event."""
+        self.own_text = ""
+        self.rejected_until: float | None = None
+        """When a rate limit that rejected us ends, in seconds since 1970."""
+        self.noise = ""
+        self.answered = False
+        """Whether more than the CLI's own beginnings came."""
+        self.retry_delay = 0.0
+        """Seconds of silence that the last line announced."""
+        self.said_anything = False
+        self.tool_calls = 0
+        self.open_tools: set[str] = set()
+        """Tools that run: their silence is not the agent's."""
+        self._texts: list[str] = []
+        self._draft: Draft | None = None
+        self._stream: Stream | None = None
+
+    @property
+    def partial(self) -> str:
+        """The text so far, finished or not."""
+        draft = _text(self._draft.parts) if self._draft else ""
+        unfinished = self._stream.text if self._stream else ""
+        return "\n\n".join(text for text in (*self._texts, draft + unfinished) if text)
+
+    def take(self, item: Line | Noise | Skipped) -> Iterator[Event]:
+        """The events that a line amounts to; unknown ones amount to none."""
+        self.retry_delay = 0.0
+        if isinstance(item, Skipped):
+            yield Notice(f"one line of Claude Code's output was skipped: {item.size} bytes")
+        elif isinstance(item, Noise):
+            self.noise = (self.noise + item.text + "\n")[-NOISE_KEPT:]
+        else:
+            yield from self._take_line(item)
+
+    def conclude(self) -> Iterator[Event]:
+        """After a turn that succeeded: the last message, agreeing with the result line, which is the authority on the answer."""
+        answer = _string(_mapping(self.result).get("result"))
+        draft = self._draft or Draft(None)
+        if answer.strip() and not _stands_in(answer, draft.parts, self._texts):
+            draft.parts = [*_without_texts_of(answer, draft.parts), Text(answer)]
+            self._draft = draft
+        yield from self._finish_draft()
+
+    def _take_line(self, line: Line) -> Iterator[Event]:
+        self.said_anything = True
+        kind = line.get("type")
+        self.answered = self.answered or kind != "system"
+        if line.get("parent_tool_use_id") is not None:
+            return  # a helper of the agent talks: its work reaches us as the result of the tool that started it
+        match kind:
+            case "system":
+                yield from self._take_system(line)
+            case "stream_event":
+                yield from self._take_stream_event(_mapping(line.get("event")))
+            case "assistant":
+                yield from self._take_assistant(line)
+            case "user":
+                yield from self._take_user(_mapping(line.get("message")))
+            case "rate_limit_event":
+                self._take_rate_limit(_mapping(line.get("rate_limit_info")))
+            case "result":
+                yield from self._take_result(line)
+            case _:
+                pass
+
+    def _take_system(self, line: Line) -> Iterator[Event]:
+        if line.get("subtype") == "init":
+            self.model = _string(line.get("model")) or self.model
+            yield from self._take_session_id(line)
+        elif line.get("subtype") == "api_retry":
+            self.retry_delay = (_number(line.get("retry_delay_ms")) or 0.0) / 1000
+            yield from self._withdraw()
+            cause = " ".join(str(line[key]) for key in ("error_status", "error") if line.get(key))
+            attempt, most = line.get("attempt"), line.get("max_retries")
+            yield Notice(f"Claude Code asks again in {self.retry_delay:.1f} s ({cause or 'no reason given'}; attempt {attempt} of {most})")
+
+    def _take_session_id(self, line: Line) -> Iterator[Event]:
+        found = _string(line.get("session_id"))
+        if found != self.session_id and SESSION_ID.fullmatch(found):
+            self.session_id = found
+            yield ExternalSessionStarted(found)
+
+    def _take_stream_event(self, event: Mapping[str, Any]) -> Iterator[Event]:
+        match event.get("type"):
+            case "message_start":
+                yield from self._withdraw()
+                self._stream = Stream(_message_id(_mapping(event.get("message"))))
+            case "content_block_delta":
+                yield from self._take_delta(_mapping(event.get("delta")))
+            case "message_stop":
+                self._stream = None
+                yield from self._finish_draft()
+            case _:
+                pass
+
+    def _take_delta(self, delta: Mapping[str, Any]) -> Iterator[Event]:
+        stream = self._stream = self._stream or Stream(None)
+        if text := _string(delta.get("text")):
+            stream.text += text
+            stream.shown = True
+            yield TextDelta(text)
+        elif thought := _string(delta.get("thinking")):
+            stream.shown = True
+            yield ReasoningDelta(thought)
+
+    def _take_assistant(self, line: Line) -> Iterator[Event]:
+        message = _mapping(line.get("message"))
+        model = _string(message.get("model"))
+        if model == SYNTHETIC:
+            self.own_error = _string(line.get("error")) or self.own_error
+            self.own_text = _text(_parts(message, model))
+            return
+        identity = _message_id(message)
+        if self._stream and self._stream.id and identity and self._stream.id != identity:
+            yield from self._withdraw()
+        if self._draft is None or self._draft.id != identity:
+            yield from self._finish_draft()
+            self._draft = Draft(identity)
+        self.model = self.model or model or None
+        parts = _parts(message, model)
+        self._draft.parts.extend(parts)
+        self.open_tools.update(part.id for part in parts if isinstance(part, ToolCall))
+        self.tool_calls += sum(isinstance(part, ToolCall) for part in parts)
+        if self._stream:
+            self._stream.text = ""
+
+    def _take_user(self, message: Mapping[str, Any]) -> Iterator[Event]:
+        results = [block for block in _blocks(message) if block.get("type") == "tool_result"]
+        if results:
+            yield from self._finish_draft()
+        for block in results:
+            identity, content, is_error = _string(block.get("tool_use_id")), _content(block.get("content")), block.get("is_error") is True
+            self.open_tools.discard(identity)
+            yield ToolResultSeen(identity, content, is_error)
+            if is_error and "stream closed" in content.lower():
+                yield Notice(f"a permission request of Claude Code did not reach Escalera, so the tool did not run: {content}")
+
+    def _take_rate_limit(self, info: Mapping[str, Any]) -> None:
+        """A heartbeat, but for a rejection."""
+        if info.get("status") == "rejected":
+            self.rejected_until = _number(info.get("resetsAt"))
+
+    def _take_result(self, line: Line) -> Iterator[Event]:
+        self.result = line
+        yield from self._take_session_id(line)
+        if usage := _usage(line):
+            yield UsageReport(usage)
+        denied = {_string(_mapping(denial).get("tool_name")) for denial in _sequence(line.get("permission_denials"))}
+        if denied:
+            yield Notice(f"permissions denied: {', '.join(sorted(denied))}")
+
+    def _withdraw(self) -> Iterator[Event]:
+        """An answer was begun and is asked for again: what was shown of it is void, and so are its finished blocks."""
+        stream, self._stream = self._stream, None
+        if stream is None:
+            return
+        if self._draft and self._draft.id == stream.id:
+            self.open_tools.difference_update(part.id for part in self._draft.parts if isinstance(part, ToolCall))
+            self._draft = None
+        if stream.shown:
+            yield Withdrawn()
+
+    def _finish_draft(self) -> Iterator[Event]:
+        draft, self._draft = self._draft, None
+        if draft and draft.parts:
+            if text := _text(draft.parts):
+                self._texts.append(text)
+            yield MessageDone(tuple(draft.parts))
+
+
+def _parts(message: Mapping[str, Any], model: str) -> list[Part]:
+    parts: list[Part] = []
+    for block in _blocks(message):
+        match block.get("type"):
+            case "text":
+                parts.append(Text(_string(block.get("text"))))
+            case "thinking":
+                parts.append(Reasoning(_string(block.get("thinking")), model=model or None, signature=_string(block.get("signature")) or None))
+            case "tool_use":
+                parts.append(ToolCall(_string(block.get("id")), _string(block.get("name")), _mapping(block.get("input"))))
+            case _:
+                pass  # what comes new with a later version is no part of the answer
+    return parts
+
+
+def _stands_in(answer: str, parts: Sequence[Part], earlier: Sequence[str]) -> bool:
+    """Whether the answer was told already: as the last text, as all texts of the last message, or as the last message before."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    told = [texts[-1], "".join(texts)] if texts else list(earlier[-1:])
+    return answer.strip() in [text.strip() for text in told]
+
+
+def _without_texts_of(answer: str, parts: Sequence[Part]) -> list[Part]:
+    return [part for part in parts if not (isinstance(part, Text) and part.text.strip() in answer)]
+
+
+def _usage(result: Line) -> Usage | None:
+    """The turn's usage; that of the models where the sum is all zero, as after an answer without streaming. None where nothing was spent."""
+    total, by_model = _mapping(result.get("usage")), [_mapping(value) for value in _mapping(result.get("modelUsage")).values()]
+    reported = Usage(
+        input_tokens=_count(total.get("input_tokens")),
+        output_tokens=_count(total.get("output_tokens")),
+        cache_read_tokens=_count(total.get("cache_read_input_tokens")),
+        cache_write_tokens=_count(total.get("cache_creation_input_tokens")),
+        cost_usd=_number(result.get("total_cost_usd")),
+    )
+    if any((reported.input_tokens, reported.output_tokens, reported.cache_read_tokens, reported.cache_write_tokens)):
+        return reported
+    if not by_model:
+        return reported if reported.cost_usd else None
+    return Usage(
+        input_tokens=_sum(by_model, "inputTokens"),
+        output_tokens=_sum(by_model, "outputTokens"),
+        cache_read_tokens=_sum(by_model, "cacheReadInputTokens"),
+        cache_write_tokens=_sum(by_model, "cacheCreationInputTokens"),
+        cost_usd=reported.cost_usd,
+    )
+
+
+def _sum(models: Sequence[Mapping[str, Any]], key: str) -> int | None:
+    counts = [count for count in (_count(model.get(key)) for model in models) if count is not None]
+    return sum(counts) if counts else None
+
+
+def _content(value: object) -> str:
+    """A tool's result as text; what is no text is named in brackets."""
+    if isinstance(value, str):
+        return well_formed(value)
+    blocks = [_mapping(block) for block in _sequence(value)]
+    return "\n".join(_string(block.get("text")) if block.get("type") == "text" else f"[{block.get('type', 'unknown')}]" for block in blocks)
+
+
+def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [_mapping(block) for block in _sequence(content)]
+
+
+def _text(parts: Sequence[Part]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, Text))
+
+
+def _message_id(message: Mapping[str, Any]) -> str | None:
+    return _string(message.get("id")) or None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _sequence(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _string(value: object) -> str:
+    return well_formed(value) if isinstance(value, str) else ""
+
+
+def _number(value: object) -> float | None:
+    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 else None
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _count(value: object) -> int | None:
+    number = _number(value)
+    return int(number) if number is not None and number >= 0 else None

@@ -1,0 +1,144 @@
+"""One turn: a child, what it says as events, its questions, its limits, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from escalera_claude_cli import processes
+from escalera_claude_cli.child import PIPE_GRACE, Child, EndOfOutput, Nothing, Output, Silence
+from escalera_claude_cli.command import command_line, conversation_of, json_line, user_line
+from escalera_claude_cli.environment import marks
+from escalera_claude_cli.lines import Line
+from escalera_claude_cli.options import ClaudeOptions
+from escalera_claude_cli.permissions import answer_request
+from escalera_claude_cli.timers import Timers
+from escalera_claude_cli.transcript import Transcript
+from escalera_claude_cli.verdict import Ending, judge
+from orchestrator.errors import Cancelled, TimedOut
+from orchestrator.messages import well_formed
+from orchestrator.providers import Ask, Cancel, Event, Notice, Request, UsageReport
+
+POLL = 0.1
+"""Seconds between two looks at the limits while nothing comes."""
+
+EXIT_GRACE = 5.0
+"""Seconds that the child may take to go after its result line; then it is ended, and the turn stands."""
+
+REAP_GRACE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The two times a turn needs, in seconds: one that never steps back, one since 1970."""
+
+    monotonic: Callable[[], float]
+    wall: Callable[[], float]
+
+
+def run_turn(options: ClaudeOptions, request: Request, *, environ: Mapping[str, str], clocks: Clocks, cancel: Cancel, ask: Ask) -> Iterator[Event]:
+    """Run one turn. Whatever ends it – its result, an error, a cancel, a closed iterator – no process and no file is left."""
+    conversation = conversation_of(request)
+    turn_marks = marks(request.session, conversation.id)
+    processes.end(processes.marked(turn_marks), grace=REAP_GRACE)  # left behind by a kill of ours: one turn at a time per session
+    with _system_prompt_file(conversation.system_text) as path:
+        argv = command_line(options, conversation, program=options.bin, system_prompt_file=path)
+        child = Child(argv, cwd=request.workspace, environ=environ, marks=turn_marks)
+        stop_listening = cancel.on_cancel(child.end_soon)
+        try:
+            child.send(user_line(request))
+            yield from _Turn(request, child, Timers(request.timeouts, clocks.monotonic), cancel, ask).events(clocks.wall)
+        finally:
+            stop_listening()
+            child.end()
+
+
+class _Turn:
+    """The turn's own thread: it only polls, so that a cancel and the limits are seen whatever the child does."""
+
+    def __init__(self, request: Request, child: Child, timers: Timers, cancel: Cancel, ask: Ask) -> None:
+        self._request = request
+        self._child = child
+        self._timers = timers
+        self._cancel = cancel
+        self._ask = ask
+        self._transcript = Transcript()
+
+    def events(self, wall: Callable[[], float]) -> Iterator[Event]:
+        yield from self._follow()
+        finished = judge(self._transcript, self._ending(wall))
+        yield from self._transcript.conclude()
+        yield finished
+        self._child.wait(EXIT_GRACE)
+
+    def _follow(self) -> Iterator[Event]:
+        """Events up to the result line, or to the end of output without one."""
+        while self._transcript.result is None:
+            item = self._next()
+            if self._cancel.is_set():
+                yield from self._stop()
+            self._raise_if_expired()
+            if item is EndOfOutput:
+                return
+            if item is Nothing:
+                continue
+            yield from self._transcript.take(item)
+            self._timers.line_came(announced=self._transcript.retry_delay)
+            if isinstance(item, dict) and item.get("type") == "control_request":
+                yield from self._answer(item)
+
+    def _next(self) -> Output | Silence:
+        with contextlib.suppress(queue.Empty):
+            return self._child.next_output(POLL)
+        if self._child.wait(0) is None:
+            return Nothing
+        with contextlib.suppress(queue.Empty):
+            return self._child.next_output(PIPE_GRACE)
+        return EndOfOutput
+
+    def _answer(self, line: Line) -> Iterator[Event]:
+        """Ask in the turn's own thread, as a terminal wants it; a withdrawal comes from the reading thread meanwhile."""
+        with self._timers.standing_still():
+            reply = answer_request(line, self._ask, self._child.withdrawal(str(line.get("request_id"))))
+        if reply.message is not None:
+            self._child.send(json_line(reply.message))
+        if reply.notice:
+            yield Notice(reply.notice)
+
+    def _raise_if_expired(self) -> None:
+        transcript = self._transcript
+        which = self._timers.expired(answered=transcript.answered, tool_runs=bool(transcript.open_tools))
+        if which is None:
+            return
+        what = {"first_byte": "did not begin to answer", "idle": "fell silent", "turn": "was not done"}[which]
+        raise TimedOut(f"Claude Code {what} within {self._timers.seconds(which):g} s", which=which, agent=self._request.agent, partial=transcript.partial)
+
+    def _stop(self) -> Iterator[Event]:
+        """Cancelled: end the child, and take from its last lines what the turn has cost."""
+        self._child.end()
+        with contextlib.suppress(queue.Empty):
+            while (item := self._child.next_output(PIPE_GRACE)) is not EndOfOutput:
+                yield from (event for event in self._transcript.take(item) if isinstance(event, UsageReport))
+        raise Cancelled(self._cancel.reason, agent=self._request.agent, partial=self._transcript.partial)
+
+    def _ending(self, wall: Callable[[], float]) -> Ending:
+        """What the verdict needs beside the lines. A turn that failed is waited for, since stderr may say why."""
+        result = self._transcript.result
+        failed = result is None or result.get("is_error") is not False or not result.get("result")
+        exit_code = self._child.wait(EXIT_GRACE if failed else 0)
+        resumed = conversation_of(self._request).action == "resume"
+        return Ending(exit_code, self._child.stderr(), resumed, self._request.agent, wall())
+
+
+@contextlib.contextmanager
+def _system_prompt_file(text: str) -> Iterator[str]:
+    """The text in a file only this user can read, in a folder of its own, for as long as the turn lasts."""
+    with tempfile.TemporaryDirectory(prefix="escalera-") as folder:
+        path = Path(folder) / "system-prompt.md"
+        path.touch(mode=0o600)
+        path.write_bytes(well_formed(text).encode())
+        yield str(path)

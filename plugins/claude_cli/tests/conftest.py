@@ -1,0 +1,175 @@
+"""A stand-in for `claude`: a real program, started for real, that says what a test wants."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from escalera_claude_cli.options import ClaudeOptions
+from escalera_claude_cli.provider import ClaudeProvider
+
+from orchestrator.errors import EscaleraError
+from orchestrator.messages import Message, Text, Usage
+from orchestrator.providers import (
+    AgentContext,
+    Answer,
+    Ask,
+    Cancel,
+    Conversation,
+    Event,
+    ExternalSessionStarted,
+    Finished,
+    MessageDone,
+    Notice,
+    Request,
+    Timeouts,
+    UsageReport,
+)
+
+FRAME = """\
+#!{python}
+import json, os, signal, subprocess, sys, time
+def heard():
+    return json.loads(sys.stdin.buffer.readline())
+def say(*objects):
+    for item in objects:
+        sys.stdout.buffer.write(item if isinstance(item, bytes) else json.dumps(item).encode() + b"\\n")
+        sys.stdout.buffer.flush()
+def until_closed():
+    return sys.stdin.buffer.read()
+def init(session="11111111-2222-4333-8444-555555555555"):
+    return {{"type": "system", "subtype": "init", "session_id": session, "model": "m"}}
+def assistant(*content, **more):
+    return {{"type": "assistant", "message": {{"role": "assistant", "model": "m", "content": list(content), **more}}}}
+def text(said):
+    return {{"type": "text", "text": said}}
+def tool_use(identity, name, **arguments):
+    return {{"type": "tool_use", "id": identity, "name": name, "input": arguments}}
+def result(said, **more):
+    return {{"type": "result", "subtype": "success", "is_error": False, "result": said, "num_turns": 1, **more}}
+def asks(identity, tool, **tool_input):
+    return {{"type": "control_request", "request_id": identity, "request": {{"subtype": "can_use_tool", "tool_name": tool, "input": tool_input}}}}
+"""
+
+
+def nobody(question: object) -> Answer:
+    """A broker with nobody to ask."""
+    return Answer("cancel", by="nobody")
+
+
+@dataclass
+class Outcome:
+    """What a turn came to."""
+
+    events: list[Event] = field(default_factory=list)
+    error: EscaleraError | None = None
+
+    @property
+    def finished(self) -> Finished | None:
+        return next((event for event in self.events if isinstance(event, Finished)), None)
+
+    @property
+    def texts(self) -> list[str]:
+        done = [event for event in self.events if isinstance(event, MessageDone)]
+        return [part.text for event in done for part in event.parts if isinstance(part, Text)]
+
+    @property
+    def usage(self) -> Usage | None:
+        reports = [event.usage for event in self.events if isinstance(event, UsageReport)]
+        return reports[-1] if reports else None
+
+    @property
+    def notices(self) -> str:
+        return "\n".join(event.text for event in self.events if isinstance(event, Notice))
+
+    @property
+    def session(self) -> str | None:
+        ids = [event.id for event in self.events if isinstance(event, ExternalSessionStarted)]
+        return ids[-1] if ids else None
+
+
+def collect(events: Iterable[Event]) -> Outcome:
+    """All events up to the error, if one ends them."""
+    outcome = Outcome()
+    try:
+        for event in events:
+            outcome.events.append(event)
+    except EscaleraError as error:
+        outcome.error = error
+    return outcome
+
+
+def conversation(action: str = "start", **more: Any) -> Conversation:
+    values = {"id": "11111111-2222-4333-8444-555555555555", "system_text": "You are in a session.", "context_block": "[context]", **more}
+    return Conversation(action=action, **values)
+
+
+class Stage:
+    """Makes stand-ins and runs turns with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workspace = folder / "workspace"
+        self.workspace.mkdir()
+
+    def program(self, body: str) -> str:
+        """A stand-in with this Python body; `heard`, `say`, `init`, `assistant`, `result` and so on are there to use."""
+        path = self.folder / "claude"
+        path.write_text(FRAME.format(python=sys.executable) + textwrap.dedent(body))
+        path.chmod(0o700)
+        return str(path)
+
+    def provider(self, program: str, *, environ: Mapping[str, str] | None = None, secrets: tuple[str, ...] = (), **options: Any) -> ClaudeProvider:
+        context = AgentContext("claude", str(self.workspace), {**os.environ, **(environ or {})}, secrets)
+        return ClaudeProvider(ClaudeOptions(bin=program, **options), context)
+
+    def request(self, prompt: str = "hi", *, session: str = "", timeouts: Timeouts | None = None, **conversation_values: Any) -> Request:
+        return Request(
+            agent="claude",
+            system=(),
+            messages=(Message("user", (Text(prompt),)),),
+            conversation=conversation(**conversation_values),
+            workspace=str(self.workspace),
+            session=session,
+            timeouts=timeouts or Timeouts(first_byte=20, idle=20, turn=20),
+        )
+
+    def turn(self, body: str, request: Request | None = None, *, ask: Ask = nobody, cancel: Cancel | None = None, **provider: Any) -> Outcome:
+        """One turn of a stand-in with this body."""
+        made = self.provider(self.program(body), **provider)
+        return collect(made.run(request or self.request(), cancel=cancel or Cancel(), ask=ask))
+
+    def replay(self, path: Path, *, exit_code: int = 0, stderr: str = "", request: Request | None = None, ask: Ask = nobody) -> Outcome:
+        """A turn that says what a file holds, waits where it asked for a permission, and goes when its input is closed after the result."""
+        return self.turn(
+            f"""
+            heard()
+            for line in open({str(path)!r}, "rb").read().split(b"\\n")[:-1]:
+                say(line + b"\\n")
+                if b'"control_request"' in line:
+                    open("replies", "ab").write(sys.stdin.buffer.readline())
+                if b'"type":"result"' in line:
+                    until_closed()
+            sys.stderr.write({stderr!r})
+            sys.stderr.flush()
+            os.kill(os.getpid(), {-exit_code}) if {exit_code} < 0 else sys.exit({exit_code})
+            """,
+            request,
+            ask=ask,
+        )
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+@pytest.fixture
+def data() -> Callable[[str], Path]:
+    return lambda name: Path(__file__).parent / "data" / name
