@@ -69,6 +69,8 @@ def reference(
     def fits(limit: int) -> bool:
         return measure(shown()) <= limit
 
+    if not units:
+        return (), []
     if fits(available):
         return shown(), sorted(turn.index for unit in units for turn in unit.turns)
     room = available - 80
