@@ -247,15 +247,16 @@ def _stub(part: Part) -> Part:
     """A tool result's head and tail, with how much was cut between them; any other part as it is."""
     if not isinstance(part, ToolResult) or not _saving(part):
         return part
-    return replace(part, content=_shortened(part.content))
+    return replace(part, content=stub_text(part.content))
 
 
 def _saving(result: ToolResult) -> int:
     content = result.content
-    return 0 if len(content) <= STUB_CHARS or content.isspace() else len(content) - len(_shortened(content))
+    return 0 if len(content) <= STUB_CHARS or content.isspace() else len(content) - len(stub_text(content))
 
 
-def _shortened(content: str) -> str:
+def stub_text(content: str) -> str:
+    """The head and the tail of a text, with how much was cut between them."""
     return f"{content[:_HEAD]}\n… {len(content) - _HEAD - _TAIL} characters cut …\n{content[-_TAIL:]}"
 
 
@@ -289,4 +290,4 @@ def _place(item: _Weighed) -> tuple[bool, int]:
     return item.unit.pending, item.unit.place
 
 
-__all__ = ["STUB_CHARS", "Dropped", "Fitted", "LeftOut", "Unit", "Viewer", "Why", "fit", "keep_order"]
+__all__ = ["STUB_CHARS", "Dropped", "Fitted", "LeftOut", "Why", "fit", "keep_order", "stub_text"]

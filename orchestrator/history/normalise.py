@@ -9,6 +9,8 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Any
 
 from orchestrator.history.budget import compact_json
@@ -32,8 +34,8 @@ _Segment = tuple[MessageRole, list[Part]]
 def normalise(messages: tuple[Message, ...], profile: WireProfile) -> tuple[Message, ...]:
     """A list to be sent as it is: `settle`, and then its last answer without trailing blanks, and never only system text."""
     rules = PROFILES[profile]
-    if _is_plain(messages, rules):
-        return _trimmed_end(messages)
+    if _is_plain(messages):
+        return _trimmed_end(_alternating(messages, rules))
     repaired = _trimmed_end(_repaired(messages, rules))
     if messages and all(message.role == "system" for message in repaired):
         repaired = (*repaired, _PLACEHOLDER)
@@ -45,8 +47,8 @@ def settle(messages: tuple[Message, ...], profile: WireProfile) -> tuple[Message
     merges neighbours and tells repeated ids apart, and changes no size.
     """
     rules = PROFILES[profile]
-    if _is_plain(messages, rules):
-        return messages
+    if _is_plain(messages):
+        return _alternating(messages, rules)
     repaired = _repaired(messages, rules)
     if rules.separates_results and repaired and isinstance(repaired[-1].parts[-1], ToolResult):
         repaired = (*repaired, Message("assistant", (Text(NO_ANSWER),)))
@@ -62,17 +64,25 @@ def paired(messages: Iterable[Message]) -> tuple[Message, ...]:
 # -- the common case ------------------------------------------------------------------------------
 
 
-def _is_plain(messages: Sequence[Message], rules: Rules) -> bool:
-    """Whether it is a sound conversation in text alone, as nearly all histories are: nothing to repair."""
-    previous: MessageRole = "assistant"
-    for position, message in enumerate(messages):
-        role = message.role
-        if role == "system" or (role == previous and (rules.alternates or position == 0)):
+def _is_plain(messages: Sequence[Message]) -> bool:
+    """Whether it is a sound conversation in text alone, as most are: there are at most neighbours to merge."""
+    if messages and messages[0].role != "user":
+        return False
+    for message in messages:
+        if message.role == "system" or not message.parts:
             return False
-        if not message.parts or not all(type(part) is Text and _is_sound(part) for part in message.parts):
-            return False
-        previous = role
+        for part in message.parts:
+            if not isinstance(part, Text) or not _is_sound(part):
+                return False
     return True
+
+
+def _alternating(messages: tuple[Message, ...], rules: Rules) -> tuple[Message, ...]:
+    """Plain messages with neighbours of one role merged, where the format wants that."""
+    if not rules.alternates or all(one.role != two.role for one, two in pairwise(messages)):
+        return messages
+    runs = groupby(messages, key=attrgetter("role"))
+    return tuple(Message(role, tuple(part for message in run for part in message.parts)) for role, run in runs)
 
 
 def _is_sound(part: Text) -> bool:

@@ -123,12 +123,14 @@ def _has_calls(message: Message) -> bool:
 # -- another agent's answer -----------------------------------------------------------------------
 
 _WORDS = ("endof", "answerof", "workof", "resultof", "errorof", "called")
-_GAP = r"[\W_]{0,8}+"  # possessive, so that a long run of brackets costs no more than its length
-_LOOKS_LIKE_MARK = re.compile(
-    "[\\[\uff3b\u3010\u3014\u27e6\u2045]" + _GAP + "(?=" + "|".join(_GAP.join(f"[{c}{chr(ord(c) + 0xFEE0)}]" for c in word) for word in _WORDS) + ")",
+_BRACKETS = "\\[\uff3b\u3010\u3014\u27e6\u2045"
+_GAP = r"[\W_]*+"
+_MARK_LEAD = re.compile(
+    f"[{_BRACKETS}]{_GAP}(?=(?P<word>" + "|".join(_GAP.join(f"[{c}{chr(ord(c) + 0xFEE0)}]" for c in word) for word in _WORDS) + ")?)",
     re.IGNORECASE,
 )
-"""A bracket before the words that our marks begin with, in any case, width and spacing."""
+"""Whatever stands between a bracket and the next letter, and whether the words of one of our marks follow, in any
+case, width and spacing. It takes the whole of it either way, so that each stretch is looked at once, however hostile."""
 
 
 def _marked(turn: Turn, messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -161,7 +163,7 @@ def harmless(text: str) -> str:
     """The text, of the same length, with nothing in it that could be taken for one of our marks."""
     if "[" not in text and text.isascii():
         return text
-    return _LOOKS_LIKE_MARK.sub(lambda match: "(" + match[0][1:], text)
+    return _MARK_LEAD.sub(lambda lead: re.sub(f"[{_BRACKETS}]", "(", lead[0]) if lead["word"] else lead[0], text)
 
 
 def _label(name: str) -> str:
