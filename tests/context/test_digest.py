@@ -260,6 +260,13 @@ def test_a_thin_run_stays_alone_where_no_earlier_one_has_more() -> None:
     assert prior(log) == "Turn 2, claude (escalation):\n  Asked: thanks\n  Answered: welcome"
 
 
+@pytest.mark.parametrize(("length", "added"), [(199, False), (200, True)])
+def test_an_earlier_run_has_more_from_200_characters_on(length: int, added: bool) -> None:
+    log = TurnList([turn(0, E, "earlier", "x" * length), turn(1, P, "-", "-"), turn(2, E, "thanks", "welcome")])
+
+    assert ("earlier" in prior(log)) == added
+
+
 def test_there_is_nothing_to_tell_in_an_empty_session() -> None:
     assert activity(TurnList([])) == ""
     assert prior(TurnList([])) == ""

@@ -83,7 +83,7 @@ def test_the_number_is_limited(limit: int | None, expected: list[str]) -> None:
     assert {why for _, why in choice.withheld} <= {"percept_inject_max"}
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(0, []), (10, ["b", "c"]), (None, ["a", "b", "c"])])
+@pytest.mark.parametrize(("limit", "expected"), [(0, []), (9, ["b", "c"]), (None, ["a", "b", "c"])])
 def test_what_does_not_fit_is_skipped_and_smaller_ones_are_tried(limit: int | None, expected: list[str]) -> None:
     choice = chosen(percept("a", "é" * 6), percept("b", "12345"), percept("c", "日x"), limits=Limits(percept_inject_max_bytes=limit))
 
