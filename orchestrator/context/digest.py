@@ -186,7 +186,7 @@ class _Teller:
 
     def _clean(self, text: str, limit: int) -> str:
         """Without terminal escapes and tags, at most `limit` characters; a huge text is cut before it is looked at."""
-        if len(text) <= limit and "<" not in text and text.isprintable():  # the common case: no tag begins, no control character stands in it
+        if len(text) <= limit and text.isprintable() and neutralise(text) is text:  # the common case, quickly: nothing to take out
             return text.strip()
         return clipped(neutralise(strip_tags(plain(clipped(text, 4 * limit)), self.nonce)).strip(), limit)
 
