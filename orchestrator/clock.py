@@ -53,13 +53,25 @@ class FixedClock:
         raise RuntimeError("a fixed clock never sleeps: nothing that waits may be planned with it")
 
 
-def parse_time(text: str) -> datetime:
-    """An ISO 8601 time as aware UTC; without a zone it is taken as UTC (page 6).
+def parse_time(value: str | float) -> datetime:
+    """An ISO 8601 time, or seconds since 1970, as aware UTC; without a zone it is taken as UTC (page 6).
 
     Raises `ValueError` for anything else.
     """
-    parsed = datetime.fromisoformat(text)
-    return (parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed).astimezone(UTC)
+    if isinstance(value, int | float):
+        return _from_seconds(value)
+    parsed = datetime.fromisoformat(value)
+    try:
+        return (parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"a time outside the calendar: {value!r}") from error
+
+
+def _from_seconds(seconds: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError) as error:
+        raise ValueError(f"a time outside the calendar: {seconds!r}") from error
 
 
 def format_time(moment: datetime) -> str:

@@ -1,0 +1,177 @@
+"""One open database: each piece of work is one transaction, and every failure leaves as one of our errors."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from orchestrator.clock import Clock
+from orchestrator.errors import StoreError, StoreReadOnly
+from orchestrator.store import backup, faults, owners
+from orchestrator.store.files import Files
+from orchestrator.store.opening import Reading, Writing, open_reading, open_writing, stamp_of
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+_READS = 5
+"""How often a reading is begun anew because somebody wrote meanwhile."""
+
+
+class Database:
+    """The file, opened once. Any thread may use it; they take turns."""
+
+    def __init__(self, folder: Path, clock: Clock, *, read_only: bool) -> None:
+        self.files = Files(folder)
+        self.read_only = read_only
+        self.platform = sys.platform
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._notices: dict[str, None] = {}
+        self._writing: Writing | None = None
+        self._reading: Reading | None = None
+        self._guard(self._open)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return tuple(self._notices)
+
+    def notice(self, text: str) -> None:
+        """Tell the user, once."""
+        self._notices[text] = None
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def read(self, work: Work[T]) -> T:
+        """What the work finds in one state of the file."""
+        with self._lock:
+            return self._guard(lambda: self._read_only(work) if self.read_only else self._transact(work, "BEGIN"))
+
+    def write(self, work: Work[T]) -> T:
+        """What the work gives, after its changes are committed; all of them or none."""
+        if self.read_only:
+            raise StoreReadOnly(f"the store in {self.files.folder} was opened for reading only")
+        with self._lock:
+            return self._guard(lambda: self._transact(work, "BEGIN IMMEDIATE"))
+
+    def owner_lock(self) -> str | None:
+        """What a lease of ours carries: the lock that shows we live, where all owners surely share this machine.
+
+        A write-ahead log needs shared memory, so whoever works on the file is here. With another journal mode only
+        the lease's expiry counts.
+        """
+        opened = self._writing
+        return opened.presence.name if opened is not None and opened.journal == "wal" else None
+
+    def is_dead(self, lock: str | None) -> bool:
+        """Whether the owner with that lock surely lives no more."""
+        return lock is not None and lock != self.owner_lock() and owners.is_dead(self.files.owners, lock)
+
+    def close(self) -> None:
+        """Let go of the file, after the day's backup. What fails here has already been stored."""
+        with self._lock:
+            if self._writing is not None:
+                self._back_up(self._writing)
+            self._let_go()
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self.read_only:
+            self._reading = open_reading(self.files)
+            return
+        self._writing = open_writing(self.files, self.now(), self.notice)
+        if self._back_up(self._writing):
+            self._repair(self._writing)
+
+    def _back_up(self, opened: Writing) -> bool:
+        """Make the day's backup; whether the database was found damaged on the way."""
+        try:
+            backup.back_up(opened.connection, self.files, self.now())
+        except sqlite3.Error as error:
+            self.notice(f"no backup was made: {error}")
+            return faults.is_damage(error)
+        except OSError as error:
+            self.notice(f"no backup was made: {error.strerror or error}")
+        return False
+
+    def _repair(self, opened: Writing) -> None:
+        """Begin again with what a rescue saves; the presence keeps its name, and so the leases stay ours."""
+        self._let_go()
+        self._writing = open_writing(self.files, self.now(), self.notice, name=opened.presence.name, broken=opened.identity)
+
+    def _let_go(self) -> None:
+        if self._writing is not None:
+            self._writing.connection.close()
+            self._writing.presence.end()
+        if self._reading is not None:
+            self._reading.close()
+        self._writing = self._reading = None
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def _transact(self, work: Work[T], begin: str) -> T:
+        if self._writing is None:
+            self._writing = open_writing(self.files, self.now(), self.notice)
+        opened = self._writing
+        try:
+            return _in_transaction(opened.connection, work, begin)
+        except sqlite3.Error as error:
+            if not faults.is_damage(error):
+                raise
+        self._repair(opened)
+        return _in_transaction(self._writing.connection, work, begin)
+
+    def _read_only(self, work: Work[T]) -> T:
+        for _ in range(_READS):
+            reading = self._reading = self._fresh()
+            try:
+                result = _in_transaction(reading.connection, work, "BEGIN")
+            except sqlite3.Error:
+                if not self._is_stale(reading):
+                    raise
+                continue
+            if not self._is_stale(reading):
+                return result
+        raise StoreError(f"the store in {self.files.folder} is busy: it changed at every reading", hint="try again in a moment")
+
+    def _fresh(self) -> Reading:
+        if self._reading is not None and not self._is_stale(self._reading):
+            return self._reading
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+        return open_reading(self.files)
+
+    def _is_stale(self, reading: Reading) -> bool:
+        return reading.stamp is not None and reading.stamp != stamp_of(self.files)
+
+    def _guard(self, act: Callable[[], T]) -> T:
+        folder = self.files.folder
+        try:
+            return act()
+        except sqlite3.Error as error:
+            raise faults.of_sqlite(error, folder) from error
+        except TimeoutError as error:
+            raise StoreError(f"the store in {folder} is busy: another process is opening or repairing it", hint="try again in a moment") from error
+        except OSError as error:
+            raise faults.of_system(error, folder, reading=self.read_only) from error
+        except NotImplementedError as error:
+            raise StoreError(f"the store in {folder} cannot be used: files cannot be locked there", hint="set ESCALERA_HOME to a local folder") from error
+
+
+def _in_transaction(connection: sqlite3.Connection, work: Work[T], begin: str) -> T:
+    connection.execute(begin)
+    try:
+        result = work(connection)
+        connection.execute("COMMIT")
+        return result
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

@@ -1,0 +1,181 @@
+"""Opening the database: for writing, made and repaired where needed; for reading, without a trace."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from orchestrator.errors import StoreError
+from orchestrator.store import owners, rescue, schema
+from orchestrator.store.faults import is_damage
+from orchestrator.store.files import SIDES, Files, make_folder, make_private, present, size
+from orchestrator.store.journal import choose_journal, on_network_share
+
+BUSY_SECONDS = 10.0
+"""How long one process waits while another writes; a transaction takes milliseconds."""
+OPENING_SECONDS = 60.0
+"""How long it waits while another makes or repairs the store."""
+
+Stamp = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """An open database that can be written."""
+
+    connection: sqlite3.Connection
+    presence: owners.Presence
+    journal: str
+    identity: int
+    """The file's inode: another one at the same path is another file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An open database that is only read. `stamp` is set where the file must not change meanwhile."""
+
+    connection: sqlite3.Connection
+    stamp: Stamp | None = None
+    copy: tempfile.TemporaryDirectory[str] | None = None
+
+    def close(self) -> None:
+        self.connection.close()
+        if self.copy is not None:
+            self.copy.cleanup()
+
+
+def open_writing(files: Files, now: datetime, notice: Callable[[str], None], *, name: str | None = None, broken: int | None = None) -> Writing:
+    """Open it, making what is missing and rescuing what is damaged; one process at a time.
+
+    `name` is the presence to appear under again; `broken` the inode of a file that was found damaged while open.
+    Raises `OSError`, `sqlite3.Error`, `StoreError`.
+    """
+    make_folder(files.folder)
+    with owners.held(files.lock, OPENING_SECONDS):
+        rescue.finish(files)
+        make_private(files.database)
+        presence = (owners.appear_as(files.owners, name) if name else None) or owners.appear(files.owners)
+        try:
+            return _open_alone(files, now, notice, presence, broken)
+        except BaseException:
+            presence.end()
+            raise
+
+
+def _open_alone(files: Files, now: datetime, notice: Callable[[str], None], presence: owners.Presence, broken: int | None) -> Writing:
+    if broken is not None and broken == files.database.stat().st_ino:
+        _rescue(files, now, notice, presence)
+    connection = connect(files.database)
+    try:
+        journal = _prepare(connection, files, notice)
+    except sqlite3.Error as error:
+        connection.close()
+        if not is_damage(error):
+            raise
+        _rescue(files, now, notice, presence)
+        connection = connect(files.database)
+        journal = _prepare(connection, files, notice)
+    except BaseException:
+        connection.close()
+        raise
+    owners.tidy(files.owners)
+    return Writing(connection, presence, journal, files.database.stat().st_ino)
+
+
+def _rescue(files: Files, now: datetime, notice: Callable[[str], None], presence: owners.Presence) -> None:
+    """Only alone: SQLite, closing a file that was moved away, would remove the new one's journal by its name."""
+    if owners.others(files.owners, presence.name):
+        raise StoreError(
+            f"the store in {files.folder} is damaged, and another process still has it open",
+            hint="end the other escalera processes; the next one repairs the store",
+        )
+    for text in rescue.rescue(files, now):
+        notice(text)
+
+
+def _prepare(connection: sqlite3.Connection, files: Files, notice: Callable[[str], None]) -> str:
+    version = schema.version_of(connection)
+    journal = choose_journal(connection, on_share=on_network_share(files.folder))
+    if journal != "wal":
+        notice(
+            f"the store in {files.folder} cannot use a write-ahead log there; it uses journal mode {journal},"
+            " and an owner that died is noticed only when its lease lapses"
+        )
+    connection.execute("PRAGMA foreign_keys = ON")
+    if version < schema.VERSION:
+        schema.migrate(connection)
+    return journal
+
+
+def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
+    """A connection without implicit transactions, usable from any thread. Text that is not UTF-8 never stops a row."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
+
+
+def stamp_of(files: Files) -> Stamp:
+    """What changes whenever somebody writes."""
+    if not present(files.database):
+        return ()
+    state = files.database.stat()
+    return (state.st_ino, state.st_mtime_ns, state.st_size, size(files.beside("-wal")), present(files.beside("-journal")))
+
+
+def open_reading(files: Files) -> Reading:
+    """Open it so that no byte is written and no file made. Raises `OSError`, `sqlite3.Error`, `StoreTooNew`.
+
+    - no file, or an empty one: an empty store in memory;
+    - somebody's log beside it: read with it, its shared memory untouched;
+    - nothing beside it: as a file that does not change, which the stamp watches over;
+    - a log without its shared memory, or an unfinished change: only a copy can be read.
+    """
+    reading = _open_as_it_lies(files)
+    try:
+        version = schema.version_of(reading.connection)
+        if version < schema.VERSION and reading.stamp != ():
+            reading.close()
+            reading = _open_copy(files)
+        if version < schema.VERSION:
+            schema.migrate(reading.connection)
+    except BaseException:
+        reading.close()
+        raise
+    return reading
+
+
+def _open_as_it_lies(files: Files) -> Reading:
+    stamp = stamp_of(files)
+    if size(files.database) + size(files.beside("-wal")) == 0:
+        return Reading(_in_memory(), ())
+    log, memory = size(files.beside("-wal")), present(files.beside("-shm"))
+    if present(files.beside("-journal")) or (log and not memory):
+        return _open_copy(files)
+    if memory:
+        return Reading(connect(files.database, "mode=ro&readonly_shm=1"))
+    return Reading(connect(files.database, "mode=ro&immutable=1"), stamp)
+
+
+def _in_memory() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+
+
+def _open_copy(files: Files) -> Reading:
+    folder = tempfile.TemporaryDirectory(prefix="escalera-")
+    copy = Files(Path(folder.name))
+    try:
+        shutil.copyfile(files.database, copy.database)
+        for ending in SIDES:
+            if ending != "-shm" and present(files.beside(ending)):
+                shutil.copyfile(files.beside(ending), copy.beside(ending))
+        return Reading(connect(copy.database), stamp_of(files), folder)
+    except BaseException:
+        folder.cleanup()
+        raise

@@ -1,0 +1,106 @@
+"""Who is alive: each store object that may write holds the lock of a file of its own, which the system lets go when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from orchestrator.store.files import PRIVATE_FILE, make_folder
+
+_ENDING = ".lock"
+
+
+class Presence:
+    """The lock that says this store object is alive. `name` is what a lease carries."""
+
+    def __init__(self, path: Path, lock: FileLock) -> None:
+        self._path = path
+        self._lock = lock
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    def end(self) -> None:
+        """Remove the file while it is still locked, so that nobody else's is removed."""
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        self._lock.release()
+
+
+def appear(folder: Path) -> Presence:
+    """Say that a new owner lives, under a name that nobody had. Raises `OSError`."""
+    make_folder(folder)
+    while True:
+        descriptor, name = tempfile.mkstemp(suffix=_ENDING, dir=folder)
+        os.close(descriptor)
+        if (presence := appear_as(folder, Path(name).name)) is not None:
+            return presence
+
+
+def appear_as(folder: Path, name: str) -> Presence | None:
+    """Say that the owner with that name lives; `None` when somebody just tidied its file away or holds it."""
+    lock = _lock(folder / name)
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    if not (folder / name).exists():
+        lock.release()
+        return None
+    return Presence(folder / name, lock)
+
+
+def is_dead(folder: Path, name: str) -> bool:
+    """Whether that owner surely lives no more. Creates nothing and writes nothing."""
+    path = folder / name
+    if not path.exists():
+        return True
+    lock = _lock(path)
+    try:
+        lock.acquire()
+    except (Timeout, OSError, NotImplementedError):
+        return False
+    lock.release()
+    return True
+
+
+def tidy(folder: Path) -> None:
+    """Remove what dead owners left."""
+    for path in folder.glob(f"*{_ENDING}"):
+        lock = _lock(path)
+        try:
+            lock.acquire()
+        except (Timeout, OSError, NotImplementedError):
+            continue
+        path.unlink(missing_ok=True)
+        lock.release()
+
+
+def others(folder: Path, own: str | None) -> bool:
+    """Whether another store object is alive."""
+    return any(path.name != own and not is_dead(folder, path.name) for path in folder.glob(f"*{_ENDING}"))
+
+
+@contextlib.contextmanager
+def held(path: Path, seconds: float) -> Iterator[None]:
+    """Hold the lock of that file. Raises `TimeoutError` when another process has it for longer."""
+    lock = _lock(path, seconds)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise TimeoutError(f"{path} is held by another process") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _lock(path: Path, seconds: float = 0) -> FileLock:
+    """Usable from any thread, and a lock of the system or none at all: a marker file would outlive its owner."""
+    return FileLock(path, timeout=seconds, thread_local=False, mode=PRIVATE_FILE, fallback_to_soft=False, poll_interval=0.01)

@@ -1,0 +1,239 @@
+"""A damaged database: set aside untouched, what can be read saved into a new one, the rest from the newest backup (page 1).
+
+The new file is finished under a name of its own before anything moves, so that a rescue cut off anywhere is
+either begun anew or finished by the next process.
+"""
+
+# ruff: noqa: S608 - names of tables and columns are constants of ours, and every value is bound
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.store import backup, schema
+from orchestrator.store.files import PRIVATE_FILE, SIDES, Files, make_private, present
+
+_READY = "escalera.db.rescued-"
+_ASIDE = ".damaged-"
+_PAGE = 4096
+_HEADER = 100
+_MAGIC = b"SQLite format 3\x00"
+
+
+def rescue(files: Files, now: datetime) -> Sequence[str]:
+    """Save what can be saved and say what was done. The caller is the only one who has the store open."""
+    stamp = _free_stamp(files, now)
+    with tempfile.TemporaryDirectory(prefix=".rescue-", dir=files.folder) as name:
+        work = Files(Path(name))
+        _copy(files, work)
+        _mend_header(work.database)
+        new = work.folder / "new.db"
+        made_of = _rebuild(work.database, new, files, now)
+        os.replace(new, files.folder / f"{_READY}{stamp}")
+    finish(files)
+    aside = f"{files.database.name}{_ASIDE}{stamp}"
+    return [f"the store in {files.folder} was damaged; the damaged file is kept as {aside}. {made_of}"]
+
+
+def finish(files: Files) -> None:
+    """Put a rescued database in place; also one whose rescue was cut off."""
+    for ready in sorted(files.folder.glob(f"{_READY}*")):
+        stamp = ready.name.removeprefix(_READY)
+        for ending in (*SIDES, ""):
+            aside = files.folder / f"{files.database.name}{_ASIDE}{stamp}{ending}"
+            if present(files.beside(ending)):
+                os.replace(files.beside(ending), aside)
+        os.replace(ready, files.database)
+
+
+def _free_stamp(files: Files, now: datetime) -> str:
+    stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    taken = {path.name.partition(_ASIDE)[2] for path in files.folder.glob(f"{files.database.name}{_ASIDE}*")}
+    return next(name for number in range(len(taken) + 1) if (name := stamp if number == 0 else f"{stamp}-{number}") not in taken)
+
+
+def _copy(files: Files, work: Files) -> None:
+    shutil.copyfile(files.database, work.database)
+    for ending in ("-wal", "-journal"):
+        if present(files.beside(ending)):
+            shutil.copyfile(files.beside(ending), work.beside(ending))
+
+
+def _mend_header(path: Path) -> None:
+    """Give a copy whose first bytes were overwritten the header that our files have; the rest of it may well be whole."""
+    with path.open("r+b") as file:
+        start = file.read(_HEADER)
+        pages = file.seek(0, os.SEEK_END) // _PAGE
+        if start[:16] == _MAGIC or pages == 0:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            header = bytearray(_sound_header(Path(folder) / "sound.db"))
+        header[28:32] = pages.to_bytes(4, "big")
+        file.seek(0)
+        file.write(header)
+
+
+def _sound_header(path: Path) -> bytes:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        schema.migrate(connection)
+        connection.execute("PRAGMA journal_mode = WAL")
+    return path.read_bytes()[:_HEADER]
+
+
+# -- building the new file -----------------------------------------------------------------------
+
+
+def _rebuild(damaged: Path, new: Path, files: Files, now: datetime) -> str:
+    make_private(new)
+    with closing(sqlite3.connect(new, isolation_level=None)) as target:
+        target.execute("PRAGMA synchronous = FULL")
+        schema.migrate(target)
+        target.execute("BEGIN")
+        incomplete = _salvage(damaged, target)
+        target.execute("COMMIT")
+        saved = _counts(target)
+        source = _fill(target, incomplete, files, now) if incomplete else None
+        target.execute("BEGIN")
+        _tie(target, now)
+        target.execute("COMMIT")
+        total = _counts(target)
+    new.chmod(PRIVATE_FILE)
+    return _told(saved, total, source, bool(incomplete))
+
+
+def _told(saved: tuple[int, int, int], total: tuple[int, int, int], source: datetime | None, lossy: bool) -> str:
+    text = f"Saved: {saved[0]} sessions, {saved[1]} turns, {saved[2]} percepts."
+    if source is not None:
+        text += f" With the backup of {source:%Y-%m-%d %H:%M} UTC: {total[0]} sessions, {total[1]} turns, {total[2]} percepts."
+    elif lossy:
+        text += " There was no backup to fill the gaps from."
+    return text
+
+
+def _counts(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    return connection.execute("SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM turns), (SELECT count(*) FROM percepts)").fetchone()  # type: ignore[no-any-return]  # three counts
+
+
+def _salvage(damaged: Path, target: sqlite3.Connection) -> tuple[str, ...]:
+    """Copy every row that can be read; the names of the tables that could not be read to their end."""
+    try:
+        with closing(sqlite3.connect(damaged, isolation_level=None)) as source:
+            source.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            # Without this, SQLite refuses a file that is shorter than its header says.
+            source.execute("PRAGMA writable_schema = ON")
+            there = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            return tuple(table for table in schema.TABLES if table not in there or not _salvage_table(source, target, table))
+    except sqlite3.Error:
+        return schema.TABLES
+
+
+def _salvage_table(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> bool:
+    columns = [name for (_, name, *_) in target.execute(f"PRAGMA table_info({table})")]
+    insert = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+    select = f"SELECT rowid, {', '.join(columns)} FROM {table} NOT INDEXED"
+    missed: list[int] = []
+    for row in _readable(source, select, missed.append):
+        try:
+            target.execute(insert, row[1:])
+        except sqlite3.Error:
+            missed.append(row[0])  # a row that is no longer one of ours, such as one without an id
+    return not missed
+
+
+_HIGHEST = 2**63 - 1
+_PROBES = 20_000
+"""Failed reads before a table is given up: some thousand damaged pages."""
+
+
+def _readable(source: sqlite3.Connection, select: str, missed: Callable[[int], None]) -> Iterator[tuple[Any, ...]]:
+    """Every row between the damaged places: read a stretch from both ends, then the halves of what lies between."""
+    stretches = deque([(1, _HIGHEST)])
+    for _ in range(_PROBES):
+        if not stretches:
+            return
+        low, high = stretches.popleft()
+        upward = yield from _until_damage(source, f"{select} WHERE rowid BETWEEN ? AND ? ORDER BY rowid", low, high)
+        if upward == _WHOLE:
+            continue
+        missed(low)
+        low = low if upward is None else upward + 1
+        downward = yield from _until_damage(source, f"{select} WHERE rowid BETWEEN ? AND ? ORDER BY rowid DESC", low, high)
+        high = high if downward is None else downward - 1
+        if downward != _WHOLE and low < high:
+            middle = (low + high) // 2
+            stretches.extend([(low, middle), (middle + 1, high)])
+
+
+_WHOLE = -1
+
+
+def _until_damage(source: sqlite3.Connection, select: str, low: int, high: int) -> Generator[tuple[Any, ...], None, int | None]:
+    """The rows up to the first that cannot be read; returns the last row's id, `None` without one, `_WHOLE` when all could."""
+    last: int | None = None
+    try:
+        for row in source.execute(select, (low, high)):
+            last = row[0]
+            yield row
+    except sqlite3.Error:
+        return last
+    return _WHOLE
+
+
+# -- filling the gaps ----------------------------------------------------------------------------
+
+_FILL_STEPS = """
+    INSERT OR IGNORE INTO steps SELECT old.* FROM backup.steps old
+    JOIN backup.turns before ON before.id = old.turn
+    JOIN main.turns now ON now.id = before.id AND now.session = before.session AND now.idx = before.idx"""
+
+
+def _fill(target: sqlite3.Connection, tables: Sequence[str], files: Files, now: datetime) -> datetime | None:
+    """Add what the newest readable backup has of the tables that lost rows, and say when it was made.
+
+    A table that was read whole is left alone: what is missing there was removed on purpose.
+    """
+    for path, made in backup.newest_first(files, now):
+        try:
+            target.execute("ATTACH ? AS backup", (str(path),))
+        except sqlite3.Error:
+            continue
+        try:
+            target.execute("BEGIN")
+            for table in tables:
+                if table not in {"leases", "meta"}:
+                    target.execute(_FILL_STEPS if table == "steps" else f"INSERT OR IGNORE INTO {table} SELECT * FROM backup.{table}")
+            target.execute("COMMIT")
+        except sqlite3.Error:
+            if target.in_transaction:
+                target.execute("ROLLBACK")
+            continue
+        finally:
+            target.execute("DETACH backup")
+        return made
+    return None
+
+
+def _tie(target: sqlite3.Connection, now: datetime) -> None:
+    """Give turns without their session a new header, drop what belongs to nothing, and number claims above every old one."""
+    target.execute(
+        "INSERT INTO sessions (id, workspace, workspace_key, nonce, state) SELECT DISTINCT session, '', '', lower(hex(randomblob(8))), 'routing'"
+        " FROM turns WHERE session NOT IN (SELECT id FROM sessions)"
+    )
+    target.execute("DELETE FROM steps WHERE turn NOT IN (SELECT id FROM turns)")
+    for table in ("external_sessions", "leases"):
+        target.execute(f"DELETE FROM {table} WHERE session NOT IN (SELECT id FROM sessions)")
+    target.execute(
+        "INSERT OR REPLACE INTO meta SELECT 'fence', max(?, (SELECT coalesce(max(fence), 0) FROM leases),"
+        " (SELECT coalesce(max(value), 0) FROM meta WHERE key = 'fence'))",
+        (int(now.timestamp()),),
+    )
+    target.execute("INSERT OR REPLACE INTO meta VALUES ('indexed', 0)")

@@ -1,0 +1,358 @@
+"""Values as what a row holds, and back: JSON for what has parts, text with microseconds for times, so that they sort."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from orchestrator.clock import parse_time
+from orchestrator.messages import Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed
+from orchestrator.percepts import Percept, statement_key
+from orchestrator.session import Brief, ExternalSession, LastNeed, Need, NeedSource, Outcome, Reason, Role, Session, State, Turn, TurnError
+from orchestrator.store.workspaces import workspace_key
+
+T = TypeVar("T")
+Complain = Callable[[str], None]
+"""Told which field of a row could not be read."""
+Row = tuple[Any, ...]
+"""A row as SQLite gives it: a damaged one may hold anything anywhere."""
+
+BAD = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What reading a damaged value raises."""
+
+_PARTS: Mapping[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_call": ToolCall, "tool_result": ToolResult}
+_NAMES = {part: name for name, part in _PARTS.items()}
+
+
+def clean(value: Any) -> Any:
+    """The value with every text in it well formed, at any depth."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, Mapping):
+        return {clean(key): clean(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(inner) for inner in value]
+    return value
+
+
+def clean_text(text: str | None) -> str | None:
+    return None if text is None else well_formed(text)
+
+
+def encode(value: Any) -> str:
+    """Compact JSON of a value, cleaned."""
+    return json.dumps(clean(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def time_text(moment: datetime | None) -> str | None:
+    """UTC with microseconds always, so that texts sort as times do."""
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def time_value(value: Any) -> datetime | None:
+    """Any form of time that a row may hold; raises for what is none."""
+    return None if value is None else parse_time(value)
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+def part_text(part: Part) -> str:
+    """A step as JSON, as the session document has it (page 6); absent fields are left out."""
+    fields = {name: value for name in part.__slots__ if (value := getattr(part, name)) is not None}
+    return encode({"type": _NAMES[type(part)], **fields})
+
+
+def part_value(payload: Any) -> Part:
+    """The step of a payload. Raises one of `BAD` for a damaged one."""
+    fields = json.loads(payload)
+    kind = fields.pop("type")
+    if kind == "text":
+        return Text(_str(fields["text"]), _mapping_or_none(fields.get("extra")))
+    if kind == "reasoning":
+        return Reasoning(_str(fields["text"]), _str_or_none(fields.get("model")), _str_or_none(fields.get("signature")), _mapping_or_none(fields.get("extra")))
+    if kind == "tool_call":
+        return ToolCall(_str(fields["id"]), _str(fields["name"]), _mapping(fields["arguments"]), _mapping_or_none(fields.get("extra")))
+    if kind == "tool_result":
+        return ToolResult(_str(fields["id"]), _str(fields["content"]), fields.get("is_error") is True, _mapping_or_none(fields.get("extra")))
+    raise ValueError(f"no such step: {kind!r}")
+
+
+# -- turns ---------------------------------------------------------------------------------------
+
+TURN_COLUMNS = "idx, role, outcome, agent, prompt, mode, reasons, started_at, ended_at, usage, error, continues, model_requested, model_served"
+
+
+def turn_row(turn: Turn) -> Row:
+    """The columns of `TURN_COLUMNS`."""
+    return (
+        turn.index,
+        turn.role.value,
+        turn.outcome.value,
+        well_formed(turn.agent),
+        clean_text(turn.prompt),
+        clean_text(turn.mode),
+        encode([{"rule": reason.rule, "detail": reason.detail} for reason in turn.reasons]) if turn.reasons else None,
+        time_text(turn.started_at),
+        time_text(turn.ended_at),
+        None if turn.usage is None else encode({name: getattr(turn.usage, name) for name in Usage.__slots__}),
+        None if turn.error is None else encode({"type": turn.error.type, "message": turn.error.message}),
+        turn.continues,
+        clean_text(turn.model_requested),
+        clean_text(turn.model_served),
+    )
+
+
+def turn_value(row: Row, steps: tuple[Part, ...], complain: Complain) -> Turn | None:
+    """The turn of a row; `None` for one whose place, role, outcome or agent is unreadable. Other damaged fields are unknown."""
+    index, role, outcome, agent, prompt, mode, reasons, started, ended, usage, error, continues, requested, served = row
+    try:
+        place, part, end, name = _int(index), Role(role), Outcome(outcome), _str(agent)
+    except BAD as problem:
+        complain(f"skipped: {problem}")
+        return None
+    return Turn(
+        place,
+        part,
+        name,
+        _or_none(_str_or_none, prompt, "prompt", complain),
+        steps,
+        end,
+        _or_none(_str_or_none, mode, "mode", complain),
+        () if reasons is None else _or_none(_reasons, reasons, "reasons", complain) or (),
+        _or_none(time_value, started, "started_at", complain),
+        _or_none(time_value, ended, "ended_at", complain),
+        None if usage is None else _or_none(_usage, usage, "usage", complain),
+        None if error is None else _or_none(_turn_error, error, "error", complain),
+        _or_none(_int_or_none, continues, "continues", complain),
+        _or_none(_str_or_none, requested, "model_requested", complain),
+        _or_none(_str_or_none, served, "model_served", complain),
+    )
+
+
+def _or_none(read: Callable[[Any], T], value: Any, name: str, complain: Complain) -> T | None:
+    """A field's value, or unknown with a complaint: a bad field never takes the rest of its row along."""
+    try:
+        return read(value)
+    except BAD as problem:
+        complain(f"{name} unreadable: {problem}")
+        return None
+
+
+def _reasons(text: Any) -> tuple[Reason, ...]:
+    return tuple(Reason(_str(item["rule"]), _str(item["detail"])) for item in json.loads(text))
+
+
+def _usage(text: Any) -> Usage:
+    fields = _mapping(json.loads(text))
+    return Usage(**{name: _number_or_none(fields.get(name)) for name in Usage.__slots__})
+
+
+def _turn_error(text: Any) -> TurnError:
+    fields = json.loads(text)
+    return TurnError(_str(fields["type"]), _str(fields["message"]))
+
+
+# -- sessions ------------------------------------------------------------------------------------
+
+SESSION_COLUMNS = "id, name, workspace, nonce, created_at, updated_at, state, need, last_need, brief"
+EXTERNAL_COLUMNS = "agent, id, workspace, config_dir, turn_index, model, system_text, delivered"
+
+
+def need_text(need: Need | None) -> str | None:
+    return None if need is None else encode(_need_fields(need))
+
+
+def last_need_text(last: LastNeed | None) -> str | None:
+    return None if last is None else encode({"need": _need_fields(last.need), "reason": last.reason, "cleared_at": time_text(last.cleared_at)})
+
+
+def brief_text(brief: Brief | None) -> str | None:
+    return None if brief is None else encode({"text": brief.text, "source": brief.source})
+
+
+def _need_fields(need: Need) -> dict[str, Any]:
+    return {"text": need.text, "turn_index": need.turn_index, "during": need.during, "updated_at": time_text(need.updated_at), "source": need.source}
+
+
+def session_value(row: Row, external_sessions: tuple[ExternalSession, ...], complain: Complain) -> Session | None:
+    """The session of a row; `None` without an id. Other damaged fields are unknown, an unknown state is `routing`."""
+    identity, name, workspace, nonce, created, updated, state, need, last_need, brief = row
+    try:
+        key, place, mark = _str(identity), _str(workspace), _str(nonce)
+    except BAD as problem:
+        complain(f"skipped: {problem}")
+        return None
+    return Session(
+        id=key,
+        workspace=place,
+        nonce=mark,
+        name=_or_none(_str_or_none, name, "name", complain),
+        created_at=_or_none(time_value, created, "created_at", complain),
+        updated_at=_or_none(time_value, updated, "updated_at", complain),
+        state=_or_none(State, state, "state", complain) or State.ROUTING,
+        need=need_value(need, complain),
+        last_need=None if last_need is None else _or_none(_last_need, last_need, "last_need", complain),
+        brief=None if brief is None else _or_none(_brief, brief, "brief", complain),
+        external_sessions=external_sessions,
+    )
+
+
+def need_value(text: Any, complain: Complain) -> Need | None:
+    return None if text is None else _or_none(lambda value: _need(json.loads(value)), text, "need", complain)
+
+
+def _need(fields: Any) -> Need:
+    source = _one_of(fields["source"], get_args(NeedSource))
+    return Need(_str(fields["text"]), _int(fields["turn_index"]), fields["during"] is True, time_value(fields["updated_at"]), cast("NeedSource", source))
+
+
+def _last_need(text: Any) -> LastNeed:
+    fields = json.loads(text)
+    reason = _one_of(fields["reason"], ("fulfilled", "expired", "cleared"))
+    return LastNeed(_need(fields["need"]), cast('Literal["fulfilled", "expired", "cleared"]', reason), parse_time(fields["cleared_at"]))
+
+
+def _brief(text: Any) -> Brief:
+    fields = json.loads(text)
+    return Brief(_str(fields["text"]), cast('Literal["user", "primary", "prompt"]', _one_of(fields["source"], ("user", "primary", "prompt"))))
+
+
+def external_row(external: ExternalSession, platform: str) -> Row:
+    """The columns of `EXTERNAL_COLUMNS`, and the workspace's key."""
+    workspace = well_formed(external.workspace)
+    return (
+        well_formed(external.agent),
+        well_formed(external.id),
+        workspace,
+        clean_text(external.config_dir),
+        external.turn_index,
+        clean_text(external.model),
+        well_formed(external.system_text),
+        encode(external.delivered),
+        workspace_key(workspace, platform),
+    )
+
+
+def external_value(row: Row, complain: Complain) -> ExternalSession | None:
+    agent, identity, workspace, config_dir, turn_index, model, system_text, delivered = row
+    try:
+        return ExternalSession(
+            _str(agent),
+            _str(identity),
+            _str(workspace),
+            _str_or_none(config_dir),
+            _int_or_none(turn_index),
+            _str_or_none(model),
+            _str(system_text),
+            _mapping(json.loads(delivered)),
+        )
+    except BAD as problem:
+        complain(f"conversation of {agent!r} skipped: {problem}")
+        return None
+
+
+# -- percepts ------------------------------------------------------------------------------------
+
+PERCEPT_COLUMNS = (
+    "id, content, producer, consumer, weight, core, scope, workspace, session, subject, created_at, updated_at, last_used_at, idle_seconds, source, trust"
+)
+
+
+def percept_row(percept: Percept, platform: str) -> Row:
+    """The columns of `PERCEPT_COLUMNS`, the statement's key and the workspace's."""
+    content, workspace = well_formed(percept.content), clean_text(percept.workspace)
+    return (
+        well_formed(percept.id),
+        content,
+        percept.producer,
+        well_formed(percept.consumer),
+        percept.weight,
+        int(percept.core),
+        percept.scope,
+        workspace,
+        clean_text(percept.session),
+        clean_text(percept.subject),
+        time_text(percept.created_at),
+        time_text(percept.updated_at),
+        time_text(percept.last_used_at),
+        percept.idle_seconds,
+        None if percept.source is None else encode(percept.source),
+        percept.trust,
+        statement_key(content),
+        None if workspace is None else workspace_key(workspace, platform),
+    )
+
+
+def percept_value(row: Row, complain: Complain) -> Percept | None:
+    """The percept of a row; `None` for one that cannot be told any more. Unreadable times are unknown."""
+    identity, content, producer, consumer, weight, core, scope, workspace, session, subject, created, updated, used, idle, source, trust = row
+    try:
+        return Percept(
+            id=_str(identity),
+            content=_str(content),
+            producer=cast('Literal["user", "primary", "escalation", "system"]', _one_of(producer, ("user", "primary", "escalation", "system"))),
+            consumer=_str(consumer),
+            weight=_int(weight),
+            core=bool(_int(core)),
+            scope=cast('Literal["session", "global"]', _one_of(scope, ("session", "global"))),
+            workspace=_str_or_none(workspace),
+            session=_str_or_none(session),
+            subject=_str_or_none(subject),
+            created_at=_or_none(time_value, created, "created_at", complain),
+            updated_at=_or_none(time_value, updated, "updated_at", complain),
+            last_used_at=_or_none(time_value, used, "last_used_at", complain),
+            idle_seconds=float(idle),
+            source=None if source is None else _mapping(json.loads(source)),
+            trust=cast('Literal["user", "agent", "tool_output"]', _one_of(trust, ("user", "agent", "tool_output"))),
+        )
+    except BAD as problem:
+        complain(f"skipped: {problem}")
+        return None
+
+
+# -- single fields -------------------------------------------------------------------------------
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
+
+
+def _str_or_none(value: Any) -> str | None:
+    return None if value is None else _str(value)
+
+
+def _int(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r:.40} is no whole number")
+    return value
+
+
+def _int_or_none(value: Any) -> int | None:
+    return None if value is None else _int(value)
+
+
+def _number_or_none(value: Any) -> Any:
+    if value is not None and not isinstance(value, int | float):
+        raise TypeError(f"{value!r:.40} is no number")
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r:.40} is no object")
+    return value
+
+
+def _mapping_or_none(value: Any) -> dict[str, Any] | None:
+    return None if value is None else _mapping(value)
+
+
+def _one_of(value: Any, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise ValueError(f"{value!r:.40} is none of {', '.join(choices)}")
+    return _str(value)

@@ -1,0 +1,141 @@
+"""The tables, and how a file of an older version becomes one of this version."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from orchestrator.errors import StoreError, StoreTooNew
+from orchestrator.store.faults import Damaged
+
+APPLICATION_ID = 0x45534341
+"""Marks the file as ours: `ESCA`."""
+
+_FIRST = (
+    """CREATE TABLE sessions (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        name TEXT,
+        workspace TEXT NOT NULL,
+        workspace_key TEXT NOT NULL,
+        nonce TEXT NOT NULL,
+        created_at TEXT,
+        updated_at TEXT,
+        state TEXT NOT NULL,
+        need TEXT,
+        last_need TEXT,
+        brief TEXT)""",
+    "CREATE INDEX sessions_by_workspace ON sessions (workspace_key, updated_at, seq)",
+    # AUTOINCREMENT: an id is never given twice, since the search index goes by it.
+    """CREATE TABLE turns (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        idx INTEGER NOT NULL,
+        role TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        prompt TEXT,
+        mode TEXT,
+        reasons TEXT,
+        started_at TEXT,
+        ended_at TEXT,
+        usage TEXT,
+        error TEXT,
+        continues INTEGER,
+        model_requested TEXT,
+        model_served TEXT,
+        UNIQUE (session, idx))""",
+    "CREATE INDEX turns_by_outcome ON turns (session, role, outcome, idx)",
+    """CREATE TABLE steps (
+        turn INTEGER NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+        seq INTEGER NOT NULL,
+        payload TEXT NOT NULL,
+        PRIMARY KEY (turn, seq))""",
+    """CREATE TABLE external_sessions (
+        session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        agent TEXT NOT NULL,
+        workspace TEXT NOT NULL,
+        workspace_key TEXT NOT NULL,
+        id TEXT NOT NULL,
+        config_dir TEXT,
+        turn_index INTEGER,
+        model TEXT,
+        system_text TEXT NOT NULL,
+        delivered TEXT NOT NULL,
+        PRIMARY KEY (session, agent, workspace_key))""",
+    """CREATE TABLE leases (
+        session TEXT NOT NULL PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
+        owner TEXT NOT NULL,
+        fence INTEGER NOT NULL,
+        expires_at TEXT NOT NULL,
+        lock TEXT)""",
+    """CREATE TABLE percepts (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        statement TEXT NOT NULL,
+        content TEXT NOT NULL,
+        producer TEXT NOT NULL,
+        consumer TEXT NOT NULL,
+        weight INTEGER NOT NULL,
+        core INTEGER NOT NULL,
+        scope TEXT NOT NULL,
+        workspace TEXT,
+        workspace_key TEXT,
+        session TEXT,
+        subject TEXT,
+        created_at TEXT,
+        updated_at TEXT,
+        last_used_at TEXT,
+        idle_seconds REAL NOT NULL,
+        source TEXT,
+        trust TEXT NOT NULL)""",
+    "CREATE INDEX percepts_by_statement ON percepts (statement)",
+    "CREATE INDEX percepts_by_scope ON percepts (scope, session)",
+    "CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL)",
+    "INSERT INTO meta VALUES ('fence', 0), ('indexed', 0)",
+    # Turns that were still open when the search index passed them.
+    "CREATE TABLE unindexed (turn INTEGER PRIMARY KEY)",
+)
+
+MIGRATIONS = (_FIRST,)
+"""One entry for each version: the statements that lead to it from the one before."""
+VERSION = len(MIGRATIONS)
+
+TABLES = ("sessions", "turns", "steps", "external_sessions", "leases", "percepts", "meta")
+"""What holds the user's data, parents first."""
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The file's version; 0 for an empty one. Raises `StoreTooNew`, `StoreError` for a file that is not ours."""
+    version = _pragma(connection, "user_version")
+    application = _pragma(connection, "application_id")
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if application != APPLICATION_ID and (application or version or tables):
+        raise StoreError("escalera.db is a database of another program", hint="move it away, or set ESCALERA_HOME to another folder")
+    if version > VERSION:
+        raise StoreTooNew(
+            f"the store was written by a newer version: its format is {version}, this program reads up to {VERSION}",
+            hint="update escalera, or set ESCALERA_HOME to another folder",
+        )
+    if version == VERSION and not tables.issuperset(TABLES):
+        raise Damaged(f"tables are missing: {', '.join(sorted(set(TABLES) - tables))}")
+    return version
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the file to this version, in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statements in MIGRATIONS[version_of(connection) :]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)

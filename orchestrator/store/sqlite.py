@@ -1,0 +1,163 @@
+"""The embedded store: one SQLite file, each verb one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from orchestrator.clock import Clock
+from orchestrator.messages import Part, well_formed
+from orchestrator.percepts import Percept
+from orchestrator.session import Session, Turn
+from orchestrator.store import Claim, HeldBy, SearchHit, SessionSummary, leases, percepts, search, sessions, turns
+from orchestrator.store.database import Database
+from orchestrator.store.log import SqliteTurnLog
+
+
+def open_store(folder: Path, *, clock: Clock, read_only: bool = False) -> SqliteStore:
+    """The store in that folder, `escalera.db`; made where there is none.
+
+    Opened `read_only` it writes no byte and makes no file; where there is none it is empty. Raises `StoreTooNew`,
+    `StoreReadOnly`, `StoreFull`, `StoreError`.
+    """
+    return SqliteStore(Database(folder, clock, read_only=read_only))
+
+
+class SqliteStore:
+    """A `Store` over one database. Any thread may use it; a turn that was stored survives the death of the process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def notices(self) -> Sequence[str]:
+        return self._database.notices
+
+    def now(self) -> datetime:
+        return self._database.now()
+
+    def close(self) -> None:
+        self._database.close()
+
+    # -- sessions ----------------------------------------------------------------------------------
+
+    def create(self, session: Session) -> None:
+        now, platform = self.now(), self._database.platform
+        self._database.write(lambda connection: sessions.create(connection, session, now=now, platform=platform))
+
+    def find(self, ref: str | None, workspace: str) -> Session:
+        database = self._database
+        return database.read(lambda connection: sessions.find(connection, ref, workspace, platform=database.platform, notice=database.notice))
+
+    def log(self, session: str) -> SqliteTurnLog:
+        identity = well_formed(session)
+        self._database.read(lambda connection: sessions.require(connection, identity))
+        return SqliteTurnLog(self._database, identity, self._is_held)
+
+    def list(self, workspace: str | None) -> Sequence[SessionSummary]:
+        database = self._database
+        return database.read(
+            lambda connection: sessions.summaries(
+                connection, workspace, platform=database.platform, in_use=lambda session: self._is_held(connection, session), notice=database.notice
+            )
+        )
+
+    def search(self, text: str, workspace: str | None, limit: int = 50) -> Sequence[SearchHit]:
+        database = self._database
+        lasting = not database.read_only
+        run = database.write if lasting else database.read
+        return run(lambda connection: search.search(connection, text, workspace, limit, lasting=lasting, platform=database.platform, notice=database.notice))
+
+    def import_session(self, session: Session, turns: Sequence[Turn]) -> None:
+        now, platform = self.now(), self._database.platform
+        self._database.write(lambda connection: sessions.import_session(connection, session, turns, now=now, platform=platform))
+
+    def drop(self, session: str) -> None:
+        identity, now, database = well_formed(session), self.now(), self._database
+
+        def dropped(connection: sqlite3.Connection) -> None:
+            sessions.require(connection, identity)
+            leases.refuse_held(connection, identity, now=now, is_dead=database.is_dead)
+            search.forget_session(connection, identity, database.notice)
+            percepts.drop_session(connection, identity, database.files.archive, now=now, notice=database.notice)
+            connection.execute("DELETE FROM unindexed WHERE turn IN (SELECT id FROM turns WHERE session = ?)", (identity,))
+            connection.execute("DELETE FROM sessions WHERE id = ?", (identity,))
+
+        database.write(dropped)
+
+    # -- leases ------------------------------------------------------------------------------------
+
+    def claim(self, session: str, owner: str, ttl: timedelta) -> Claim | HeldBy:
+        identity, database = well_formed(session), self._database
+
+        def claimed(connection: sqlite3.Connection) -> Claim | HeldBy:
+            sessions.require(connection, identity)
+            claim = leases.claim(connection, identity, owner, ttl, now=self.now(), lock=database.owner_lock(), is_dead=database.is_dead)
+            if isinstance(claim, Claim):
+                turns.interrupt(connection, identity)
+            return claim
+
+        return database.write(claimed)
+
+    def renew(self, claim: Claim, ttl: timedelta) -> Claim:
+        return self._database.write(lambda connection: leases.renew(connection, claim, ttl, now=self.now()))
+
+    def release(self, claim: Claim) -> None:
+        self._database.write(lambda connection: leases.release(connection, claim))
+
+    def _is_held(self, connection: sqlite3.Connection, session: str) -> bool:
+        return leases.held_by(connection, session, now=self.now(), is_dead=self._database.is_dead) is not None
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def open_turn(self, claim: Claim, turn: Turn, session: Session) -> None:
+        def opened(connection: sqlite3.Connection, now: datetime) -> None:
+            turns.open_turn(connection, claim.session, turn)
+            sessions.save(connection, claim.session, session, now=now, platform=self._database.platform)
+
+        self._fenced(claim, opened)
+
+    def append_step(self, claim: Claim, index: int, seq: int, step: Part) -> None:
+        self._fenced(claim, lambda connection, _: turns.append_step(connection, claim.session, index, seq, step))
+
+    def close_turn(self, claim: Claim, turn: Turn, session: Session, percepts: Sequence[Percept] = ()) -> None:
+        def closed(connection: sqlite3.Connection, now: datetime) -> None:
+            if turns.close_turn(connection, claim.session, turn):
+                sessions.save(connection, claim.session, session, now=now, platform=self._database.platform)
+                for percept in percepts:
+                    self._learned(connection, percept, now)
+
+        self._fenced(claim, closed)
+
+    def save(self, claim: Claim, session: Session) -> None:
+        self._fenced(claim, lambda connection, now: sessions.save(connection, claim.session, session, now=now, platform=self._database.platform))
+
+    def _fenced(self, claim: Claim, work: Callable[[sqlite3.Connection, datetime], None]) -> None:
+        """Work that only the session's owner may do; looked at in the same transaction."""
+
+        def done(connection: sqlite3.Connection) -> None:
+            now = self.now()
+            leases.check(connection, claim, now=now)
+            work(connection, now)
+
+        self._database.write(done)
+
+    # -- percepts ----------------------------------------------------------------------------------
+
+    def learn(self, percept: Percept) -> tuple[Percept, bool]:
+        return self._database.write(lambda connection: self._learned(connection, percept, self.now()))
+
+    def _learned(self, connection: sqlite3.Connection, percept: Percept, now: datetime) -> tuple[Percept, bool]:
+        return percepts.learn(connection, percept, now=now, platform=self._database.platform, notice=self._database.notice)
+
+    def percepts(self, *, session: str | None = None) -> Sequence[Percept]:
+        return self._database.read(lambda connection: percepts.standing(connection, session, self._database.notice))
+
+    def forget(self, ref: str) -> Percept:
+        database, now = self._database, self.now()
+        return database.write(lambda connection: percepts.forget(connection, ref, database.files.archive, now=now, notice=database.notice))
+
+    def mark_used(self, ids: Sequence[str], at: datetime) -> None:
+        self._database.write(lambda connection: percepts.mark_used(connection, ids, at))

@@ -1,0 +1,71 @@
+"""Storing turns: opened, grown step by step, closed. The same call twice stores once (page 1)."""
+
+# ruff: noqa: S608 - names of tables and columns are constants of ours, and every value is bound
+
+from __future__ import annotations
+
+import sqlite3
+
+from orchestrator.errors import StoreError
+from orchestrator.messages import Part
+from orchestrator.session import Outcome, Turn
+from orchestrator.store import rows
+
+
+def open_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> None:
+    """Store a new turn. Raises `StoreError` for an index that another turn has, or that lies before one."""
+    row = connection.execute("SELECT id, outcome, role, agent, prompt, continues FROM turns WHERE session = ? AND idx = ?", (session, turn.index)).fetchone()
+    if row is not None:
+        _, role, _, agent, prompt, *_ = rows.turn_row(turn)
+        if row[1:] != (Outcome.OPEN, role, agent, prompt, turn.continues):
+            raise StoreError(f"session {session} already has a turn {turn.index}")
+        return
+    (last,) = connection.execute("SELECT max(idx) FROM turns WHERE session = ?", (session,)).fetchone()
+    if turn.index < (0 if last is None else last + 1):
+        raise StoreError(f"session {session} is past turn {turn.index}: its last is {last}")
+    insert_turn(connection, session, turn)
+
+
+def append_step(connection: sqlite3.Connection, session: str, index: int, seq: int, step: Part) -> None:
+    """Store one step. Raises `StoreError` when the turn is not open, unless the step is there already."""
+    turn, outcome = _turn(connection, session, index)
+    if outcome == Outcome.OPEN:
+        connection.execute("INSERT OR IGNORE INTO steps (turn, seq, payload) VALUES (?, ?, ?)", (turn, seq, rows.part_text(step)))
+    elif connection.execute("SELECT 1 FROM steps WHERE turn = ? AND seq = ?", (turn, seq)).fetchone() is None:
+        raise StoreError(f"turn {index} of session {session} has ended ({outcome}): it takes no more steps")
+
+
+def close_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> bool:
+    """Store the turn's end, but for its steps; whether it was open until now."""
+    identity, outcome = _turn(connection, session, turn.index)
+    if outcome != Outcome.OPEN:
+        return False
+    columns = [name for name in rows.TURN_COLUMNS.split(", ") if name != "idx"]
+    connection.execute(f"UPDATE turns SET {', '.join(f'{name} = ?' for name in columns)} WHERE id = ?", (*rows.turn_row(turn)[1:], identity))
+    return True
+
+
+def interrupt(connection: sqlite3.Connection, session: str) -> None:
+    """Mark what is found open: nobody works on it any more. When it ended is not known."""
+    connection.execute(
+        "UPDATE turns SET outcome = 'interrupted' WHERE session = ? AND role IN ('primary', 'escalation') AND outcome = 'open'",
+        (session,),
+    )
+
+
+def insert_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> None:
+    """The turn with its steps."""
+    cursor = connection.execute(
+        f"INSERT INTO turns (session, {rows.TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (session, *rows.turn_row(turn))
+    )
+    connection.executemany(
+        "INSERT INTO steps (turn, seq, payload) VALUES (?, ?, ?)", [(cursor.lastrowid, seq, rows.part_text(step)) for seq, step in enumerate(turn.steps)]
+    )
+
+
+def _turn(connection: sqlite3.Connection, session: str, index: int) -> tuple[int, str]:
+    row = connection.execute("SELECT id, outcome FROM turns WHERE session = ? AND idx = ?", (session, index)).fetchone()
+    if row is None:
+        raise StoreError(f"session {session} has no turn {index}")
+    identity, outcome = row
+    return identity, outcome
