@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from orchestrator.escalation import Workplace
     from orchestrator.planning import Expiry
     from orchestrator.plugins import PluginManager
+    from orchestrator.settings.problems import Problem
     from orchestrator.settings.resolution import Settings
     from orchestrator.store import Store
     from orchestrator.templates import Templates
@@ -34,6 +35,7 @@ class Front:
         self.environ, self.cwd, self.output = environ, cwd, output
         self._config_file, self._sets, self._flags = config_file, sets, flags
         self._store: Store | None = None
+        self._plugins: PluginManager | None = None
         self.clock: Clock = SystemClock()
 
     @cached_property
@@ -54,13 +56,22 @@ class Front:
         """The directory whose sessions are meant."""
         return str(self.cwd)
 
-    @cached_property
+    @property
     def plugins(self) -> PluginManager:
-        return self.plugins_under(self.settings)
+        """The installed plugins, loaded as the settings say."""
+        if self._plugins is None:
+            self._plugins = self._loaded_plugins(self.settings)
+        return self._plugins
+
+    def _agent_problems(self, settings: Settings) -> Sequence[Problem]:
+        """What only plugins know about the agents' options, so that one start reports everything."""
+        from orchestrator.agents import agent_problems
+
+        self._plugins = self._loaded_plugins(settings)
+        return agent_problems(settings.agents.values(), self._plugins.kinds())
 
     @staticmethod
-    def plugins_under(settings: Settings) -> PluginManager:
-        """The installed plugins, loaded as those settings say."""
+    def _loaded_plugins(settings: Settings) -> PluginManager:
         from orchestrator.plugins import PluginManager, installed_entry_points
 
         return PluginManager.load(installed_entry_points(), blocked=settings.value("plugins.blocked"), strict=settings.value("plugins.strict"))

@@ -28,7 +28,7 @@ class EmbeddedProvider:
     @property
     def capabilities(self) -> Capabilities:
         """No tools: so small a model cannot call them. Its chat template takes several system messages."""
-        return Capabilities(takes_tools=False, profile="openai", context_window_tokens=self._options.context_window_tokens)
+        return Capabilities(takes_tools=False, takes_tags=False, profile="openai", context_window_tokens=self._options.context_window_tokens)
 
     @property
     def model(self) -> str | None:
