@@ -65,13 +65,13 @@ You can put these tags in your answer, outside code. They are acted on and remov
 
 def test_a_primary_with_tools() -> None:
     assert blocks(takes_tools=True)[1].text == snapshot(
-        "Use your tools to keep what the session knows up to date: `current_need` when the user's goal becomes clear or changes, `record_memory` for a fact worth knowing in later sessions, `get_memory` to look one up, `escalate` with your reason when the task is beyond you."
+        "Use your tools to keep what the session knows up to date: `current_need` when the user's goal becomes clear or changes, `record_memory` for a fact worth knowing in later sessions, `escalate` with your reason when the task is beyond you."
     )
 
 
 def test_an_escalation_agent_with_tools() -> None:
     assert blocks(Role.ESCALATION, takes_tools=True)[1].text == snapshot(
-        "Use your tools to keep what the session knows up to date: `current_need` when the user's goal becomes clear or changes, `record_memory` for a fact worth knowing in later sessions, `get_memory` to look one up."
+        "Use your tools to keep what the session knows up to date: `current_need` when the user's goal becomes clear or changes, `record_memory` for a fact worth knowing in later sessions."
     )
 
 
