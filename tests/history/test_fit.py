@@ -281,6 +281,15 @@ def test_tool_results_are_shortened_before_any_turn_is_dropped() -> None:
     assert results[2] == "1" * 100
 
 
+def test_shortening_stops_exactly_where_it_fits() -> None:
+    turns = [tool_turn(0, 5000), tool_turn(1, 5000)]
+    saved = 5000 - len(stub_text("0" * 5000))
+    room = sum(size(turn) for turn in turns) - saved + 80
+
+    assert fitted(turns, room).shortened == (0,)
+    assert fitted(turns, room - 1).shortened == (0, 1)
+
+
 def test_a_folded_result_is_shortened_too() -> None:
     result = fitted([tool_turn(0, 5000)], 2000, CLAUDE)
 
@@ -371,6 +380,7 @@ def test_a_damaged_link_hides_no_turn(damaged: Turn) -> None:
 
     assert result.sent == (0, 1)
     assert "q0" in str(result.messages)
+    assert damaged.prompt is None or damaged.prompt in str(result.messages)
 
 
 def test_in_the_newest_turn_whole_batches_go_oldest_first() -> None:
