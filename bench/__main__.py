@@ -67,9 +67,7 @@ def _row(folder: Path, kind: Kind, entries: int, runs: int, reference: float) ->
     limits = Limits()
 
     def decided() -> None:
-        facts = facts_of(
-            header, log, need=None, state=header.state, agent="strong", keeps_conversation=False, workspace=header.workspace
-        )
+        facts = facts_of(header, log, need=None, state=header.state, agent="strong", keeps_conversation=False, workspace=header.workspace)
         decide(facts, limits, Flags())
 
     def digested() -> None:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from orchestrator.documents.session import schemas
 
 from orchestrator import hookspecs
 from orchestrator.cli.app import root
+from orchestrator.documents.schemas import schemas
 from orchestrator.settings.declarations import reference_table
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

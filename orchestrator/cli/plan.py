@@ -11,7 +11,7 @@ import click
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import Output
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
-from orchestrator.cli.sessions import fresh_session
+from orchestrator.cli.sessions import fresh_session, read_session
 from orchestrator.clock import parse_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.percepts import Percept
@@ -64,13 +64,11 @@ def _time(text: str) -> datetime:
 
 
 def _from_file(front: Front, path: Path) -> tuple[Session, TurnLog, tuple[Percept, ...]]:
-    from orchestrator.documents.session import parse_session_document, read_json
-
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"--session-file: cannot read {path}: {error.strerror}") from error
-    session, turns = parse_session_document(read_json(data, str(path)), new_id=lambda: "<new>", new_nonce=lambda: "<new>", workspace=front.workspace)
+    session, turns = read_session(front, data, str(path), new_id=lambda: "<new>", new_nonce=lambda: "<new>")
     return session, TurnList(turns), ()
 
 

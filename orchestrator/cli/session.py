@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -13,7 +14,7 @@ import click
 from orchestrator.cli.front import Front
 from orchestrator.cli.need import need_document
 from orchestrator.cli.output import write
-from orchestrator.cli.sessions import held_session
+from orchestrator.cli.sessions import held_session, read_session
 from orchestrator.clock import format_time
 from orchestrator.errors import EscaleraError, NotFound, UsageError
 from orchestrator.session import Outcome, Session, Turn, TurnLog
@@ -130,13 +131,11 @@ def export(front: Front, ref: str | None, style: str | None, raw: bool, output: 
 @click.pass_obj
 def import_(front: Front, file: Path, as_json: bool) -> None:
     """A session document, as a session of its own; `-` reads it from stdin."""
-    from orchestrator.documents.session import parse_session_document, read_json
-
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    session, turns = parse_session_document(read_json(data, str(file)), new_id=front.new_id, new_nonce=front.new_nonce, workspace=front.workspace)
+    session, turns = read_session(front, data, str(file), new_id=front.new_id, new_nonce=front.new_nonce)
     front.store().import_session(session, turns)
     _done(front, session, f"imported {session.id[:8]} with {len(turns)} turns, in {session.workspace}", as_json)
 
@@ -210,16 +209,15 @@ def _keep(front: Front, session: Session, turns: Sequence[Turn]) -> Path:
 
 
 def _exported(session: Session, turns: Sequence[Turn], style: str | None, *, raw: bool) -> str:
-    import json
+    from orchestrator.documents.masking import mask_document, mask_secrets
+    from orchestrator.documents.readable import html, markdown
+    from orchestrator.documents.session import session_document
 
-    from orchestrator.documents import session as documents
-
-    if style == "markdown":
-        return documents.markdown(session, turns)
-    if style == "html":
-        return documents.html(session, turns)
-    text = json.dumps(documents.session_document(session, turns), ensure_ascii=False, indent=2) + "\n"
-    return text if raw else documents.mask_secrets(text)
+    if style is not None:
+        text = markdown(session, turns) if style == "markdown" else html(session, turns)
+        return text if raw else mask_secrets(text)
+    document = session_document(session, turns)
+    return json.dumps(document if raw else mask_document(document), ensure_ascii=False, indent=2) + "\n"
 
 
 def _searchable(front: Front) -> Store:

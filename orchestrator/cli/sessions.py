@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orchestrator.cli.front import Front
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.lease import held
 from orchestrator.providers import Cancel
-from orchestrator.session import Session
+from orchestrator.session import Role, Session, Turn
 from orchestrator.store import Claim, Store
 
 
@@ -37,6 +37,16 @@ def fresh_session(front: Front, name: str | None = None) -> Session:
     """A session without turns, as it would be created now."""
     now = front.clock.now()
     return Session(id=front.new_id(), workspace=front.workspace, nonce=front.new_nonce(), name=name, created_at=now, updated_at=now)
+
+
+def read_session(front: Front, data: bytes, name: str, *, new_id: Callable[[], str], new_nonce: Callable[[], str]) -> tuple[Session, tuple[Turn, ...]]:
+    """The session of a document. Raises `DocumentError` with the place and the path of what is wrong."""
+    from orchestrator.documents.json_text import read_json
+    from orchestrator.documents.session import parse_session_document
+
+    roles = {Role(role): front.settings.explain(role).value for role in ("primary", "escalation")}
+    named = {role: agent for role, agent in roles.items() if agent is not None}
+    return parse_session_document(read_json(data, name), new_id=new_id, new_nonce=new_nonce, workspace=front.workspace, agents=named)
 
 
 def _created(front: Front, store: Store, name: str | None) -> Session:

@@ -22,7 +22,7 @@ from orchestrator.providers import WireProfile
 from orchestrator.session import TOLD, Outcome, Role, Turn, TurnList
 
 Violations = Callable[[Sequence[Message], WireProfile], list[str]]
-EXAMPLES = int(os.environ.get("ESCALERA_HISTORY_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("ESCALERA_TEST_HISTORY_EXAMPLES", "150"))
 ALL = Scope("all")
 LOCAL, CLAUDE = Viewer("local"), Viewer("claude")
 PROMPT = Message("user", (Text("go on"),))
