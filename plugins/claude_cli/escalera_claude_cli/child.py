@@ -8,7 +8,6 @@ import queue
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import IO, Literal
@@ -16,15 +15,11 @@ from typing import IO, Literal
 from escalera_claude_cli import processes
 from escalera_claude_cli.command import json_line, program_path
 from escalera_claude_cli.lines import Line, LineReader, Noise, Skipped
+from escalera_claude_cli.timing import Timing
 from orchestrator.errors import InvalidRequest
 
 STDERR_TAIL = 64 * 1024
 CHUNK = 256 * 1024
-
-INTERRUPT_GRACE = 2.0
-SIGINT_GRACE = 2.0
-TERM_GRACE = 0.8
-"""Seconds between the steps of an end: all of it stays under the 6 s of page 7."""
 
 PIPE_GRACE = 0.5
 """Seconds that a pipe may stay open behind a child that has gone: something it started may hold it for ever."""
@@ -47,14 +42,15 @@ Output = Line | Noise | Skipped | Literal[Silence.END]
 class Child:
     """A started child. `next_output` gives what it says; `end` leaves neither it nor anything it started behind."""
 
-    def __init__(self, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], marks: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], marks: Mapping[str, str], timing: Timing) -> None:
         self._marks = marks
+        self._timing = timing
         self._process = _start(argv, cwd, {**environ, **marks})
         self._output: queue.SimpleQueue[Output] = queue.SimpleQueue()
         self._input: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._stderr = bytearray()
         self._family: set[processes.Process] = set()
-        self._withdrawn: dict[str, threading.Event] = {}
+        self._questions = _Questions()
         self._ending = threading.Lock()
         self._ended = False
         _in_thread(self._write, self._process.stdin)
@@ -75,7 +71,7 @@ class Child:
 
     def withdrawal(self, request_id: str) -> threading.Event:
         """What is set when the child no longer waits for the answer to this request."""
-        return self._withdrawn.setdefault(request_id, threading.Event())
+        return self._questions.withdrawal(request_id)
 
     def stderr(self) -> str:
         """The last 64 KB of standard error; all of it up to there once the child has gone."""
@@ -90,21 +86,20 @@ class Child:
         except subprocess.TimeoutExpired:
             return None
 
-    def end(self, *, ask_first: bool = True) -> None:
+    def end(self) -> None:
         """Interrupt, SIGINT, then TERM and KILL to the child and all it started; returns when they have gone.
 
-        May be called from several threads: the first does it, the others wait. `ask_first` is for a turn that still runs.
+        May be called from several threads: the first does it, the others wait.
         """
+        self._questions.withdraw_all()
         with self._ending:
             if self._ended:
                 return
             self._remember_family()
-            if ask_first and self.wait(0) is None:
+            if self.wait(0) is None:
                 self._ask_to_stop()
             self._sweep()
             self._ended = True
-        for event in list(self._withdrawn.values()):
-            event.set()
 
     def end_soon(self) -> None:
         """Begin to end it, in a thread: for whoever cancels, who may be a signal handler."""
@@ -112,21 +107,21 @@ class Child:
 
     def _ask_to_stop(self) -> None:
         self.send(json_line({"type": "control_request", "request_id": "escalera-interrupt", "request": {"subtype": "interrupt"}}))
-        if self.wait(INTERRUPT_GRACE) is not None:
+        if self.wait(self._timing.after_interrupt) is not None:
             return
         self._remember_family()
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
-        self.wait(SIGINT_GRACE)
+        self.wait(self._timing.after_sigint)
 
     def _sweep(self) -> None:
         """TERM, then KILL, to what is left; a second look finds what was started meanwhile."""
         self.close_input()
         self._remember_family()
-        deadline = time.monotonic() + TERM_GRACE
+        deadline = self._timing.monotonic() + self._timing.after_term
         self._process.terminate()
-        processes.end(self._family | processes.marked(self._marks), grace=TERM_GRACE)
-        self.wait(max(0.0, deadline - time.monotonic()))
+        processes.end(self._family | processes.marked(self._marks), grace=self._timing.after_term)
+        self.wait(max(0.0, deadline - self._timing.monotonic()))
         self._remember_family()
         self._process.kill()
         processes.end(self._family | processes.marked(self._marks), grace=0.0)
@@ -151,6 +146,7 @@ class Child:
                     self._pass_on(item)
         for item in reader.rest():
             self._pass_on(item)
+        self._questions.withdraw_all()
         self._output.put(EndOfOutput)
 
     def _pass_on(self, item: Line | Noise | Skipped) -> None:
@@ -161,7 +157,7 @@ class Child:
 
     def _act_at_once(self, line: Line) -> None:
         if line.get("type") == "control_cancel_request":
-            self.withdrawal(str(line.get("request_id"))).set()
+            self._questions.withdrawal(str(line.get("request_id"))).set()
         if line.get("type") == "result":
             self._remember_family()
             self.close_input()
@@ -171,6 +167,29 @@ class Child:
             while data := os.read(pipe.fileno(), CHUNK):
                 self._stderr += data
                 del self._stderr[:-STDERR_TAIL]
+
+
+class _Questions:
+    """What the child asked, by request, and whether it still waits for the answer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._withdrawn: dict[str, threading.Event] = {}
+        self._over = False
+
+    def withdrawal(self, request_id: str) -> threading.Event:
+        with self._lock:
+            event = self._withdrawn.setdefault(request_id, threading.Event())
+            if self._over:
+                event.set()
+            return event
+
+    def withdraw_all(self) -> None:
+        """Nobody waits any more, also not for what is still to be asked."""
+        with self._lock:
+            self._over = True
+            for event in self._withdrawn.values():
+                event.set()
 
 
 def _start(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,8 @@ from escalera_claude_cli import command
 from escalera_claude_cli.child import INSTALL_HINT
 from escalera_claude_cli.environment import child_environment
 from escalera_claude_cli.options import ClaudeOptions
-from escalera_claude_cli.turn import Clocks, run_turn
+from escalera_claude_cli.timing import Timing
+from escalera_claude_cli.turn import run_turn
 from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request
 
 CHECK_TIMEOUT = 15.0
@@ -23,11 +23,11 @@ CAPABILITIES = Capabilities(
 class ClaudeProvider:
     """Runs each turn in a `claude` process of its own; holds nothing between turns."""
 
-    def __init__(self, options: ClaudeOptions, context: AgentContext) -> None:
+    def __init__(self, options: ClaudeOptions, context: AgentContext, timing: Timing | None = None) -> None:
         self._options = options
         self._context = context
         self._environ = child_environment(context.environ, options, context.secret_values)
-        self._clocks = Clocks(monotonic=time.monotonic, wall=time.time)
+        self._timing = timing or Timing()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -49,7 +49,7 @@ class ClaudeProvider:
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
         """Run one turn. Raises from the error tree; `ask` is called in the thread that iterates."""
         cancel.raise_if_set()
-        yield from run_turn(self._options, request, environ=self._environ, clocks=self._clocks, cancel=cancel, ask=ask)
+        yield from run_turn(self._options, request, environ=self._environ, timing=self._timing, cancel=cancel, ask=ask)
 
     def check(self) -> CheckResult:
         """Whether the program is there. Whether it is logged in shows only in a turn, and that costs tokens."""

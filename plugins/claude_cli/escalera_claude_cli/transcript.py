@@ -103,7 +103,7 @@ class Transcript:
         kind = line.get("type")
         self.answered = self.answered or kind != "system"
         if line.get("parent_tool_use_id") is not None:
-            return  # a helper of the agent talks: its work reaches us as the result of the tool that started it
+            return  # a subagent talks: its work reaches us as the result of the tool that started it
         match kind:
             case "system":
                 yield from self._take_system(line)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from escalera_claude_cli import processes
@@ -17,6 +16,7 @@ from escalera_claude_cli.lines import Line
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.permissions import answer_request
 from escalera_claude_cli.timers import Timers
+from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.transcript import Transcript
 from escalera_claude_cli.verdict import Ending, judge
 from orchestrator.errors import Cancelled, TimedOut
@@ -26,32 +26,21 @@ from orchestrator.providers import Ask, Cancel, Event, Notice, Request, UsageRep
 POLL = 0.1
 """Seconds between two looks at the limits while nothing comes."""
 
-EXIT_GRACE = 5.0
-"""Seconds that the child may take to go after its result line; then it is ended, and the turn stands."""
-
 REAP_GRACE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """The two times a turn needs, in seconds: one that never steps back, one since 1970."""
-
-    monotonic: Callable[[], float]
-    wall: Callable[[], float]
-
-
-def run_turn(options: ClaudeOptions, request: Request, *, environ: Mapping[str, str], clocks: Clocks, cancel: Cancel, ask: Ask) -> Iterator[Event]:
+def run_turn(options: ClaudeOptions, request: Request, *, environ: Mapping[str, str], timing: Timing, cancel: Cancel, ask: Ask) -> Iterator[Event]:
     """Run one turn. Whatever ends it – its result, an error, a cancel, a closed iterator – no process and no file is left."""
     conversation = conversation_of(request)
     turn_marks = marks(request.session, conversation.id)
     processes.end(processes.marked(turn_marks), grace=REAP_GRACE)  # left behind by a kill of ours: one turn at a time per session
     with _system_prompt_file(conversation.system_text) as path:
         argv = command_line(options, conversation, program=options.bin, system_prompt_file=path)
-        child = Child(argv, cwd=request.workspace, environ=environ, marks=turn_marks)
+        child = Child(argv, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing)
         stop_listening = cancel.on_cancel(child.end_soon)
         try:
             child.send(user_line(request))
-            yield from _Turn(request, child, Timers(request.timeouts, clocks.monotonic), cancel, ask).events(clocks.wall)
+            yield from _Turn(request, child, timing, cancel, ask).events()
         finally:
             stop_listening()
             child.end()
@@ -60,27 +49,28 @@ def run_turn(options: ClaudeOptions, request: Request, *, environ: Mapping[str, 
 class _Turn:
     """The turn's own thread: it only polls, so that a cancel and the limits are seen whatever the child does."""
 
-    def __init__(self, request: Request, child: Child, timers: Timers, cancel: Cancel, ask: Ask) -> None:
+    def __init__(self, request: Request, child: Child, timing: Timing, cancel: Cancel, ask: Ask) -> None:
         self._request = request
         self._child = child
-        self._timers = timers
+        self._timing = timing
+        self._timers = Timers(request.timeouts, timing.monotonic)
         self._cancel = cancel
         self._ask = ask
         self._transcript = Transcript()
 
-    def events(self, wall: Callable[[], float]) -> Iterator[Event]:
+    def events(self) -> Iterator[Event]:
         yield from self._follow()
-        finished = judge(self._transcript, self._ending(wall))
+        finished = judge(self._transcript, self._ending())
         yield from self._transcript.conclude()
         yield finished
-        self._child.wait(EXIT_GRACE)
+        self._child.wait(self._timing.after_result)
 
     def _follow(self) -> Iterator[Event]:
         """Events up to the result line, or to the end of output without one."""
         while self._transcript.result is None:
             item = self._next()
             if self._cancel.is_set():
-                yield from self._stop()
+                yield from self._stop(item)
             self._raise_if_expired()
             if item is EndOfOutput:
                 return
@@ -117,21 +107,23 @@ class _Turn:
         what = {"first_byte": "did not begin to answer", "idle": "fell silent", "turn": "was not done"}[which]
         raise TimedOut(f"Claude Code {what} within {self._timers.seconds(which):g} s", which=which, agent=self._request.agent, partial=transcript.partial)
 
-    def _stop(self) -> Iterator[Event]:
+    def _stop(self, item: Output | Silence) -> Iterator[Event]:
         """Cancelled: end the child, and take from its last lines what the turn has cost."""
         self._child.end()
         with contextlib.suppress(queue.Empty):
-            while (item := self._child.next_output(PIPE_GRACE)) is not EndOfOutput:
-                yield from (event for event in self._transcript.take(item) if isinstance(event, UsageReport))
+            while item is not EndOfOutput:
+                if item is not Nothing:
+                    yield from (event for event in self._transcript.take(item) if isinstance(event, UsageReport))
+                item = self._child.next_output(PIPE_GRACE)
         raise Cancelled(self._cancel.reason, agent=self._request.agent, partial=self._transcript.partial)
 
-    def _ending(self, wall: Callable[[], float]) -> Ending:
+    def _ending(self) -> Ending:
         """What the verdict needs beside the lines. A turn that failed is waited for, since stderr may say why."""
         result = self._transcript.result
         failed = result is None or result.get("is_error") is not False or not result.get("result")
-        exit_code = self._child.wait(EXIT_GRACE if failed else 0)
+        exit_code = self._child.wait(self._timing.after_result if failed else 0)
         resumed = conversation_of(self._request).action == "resume"
-        return Ending(exit_code, self._child.stderr(), resumed, self._request.agent, wall())
+        return Ending(exit_code, self._child.stderr(), resumed, self._request.agent, self._timing.wall())
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.provider import ClaudeProvider
+from escalera_claude_cli.timing import Timing
 
 from orchestrator.errors import EscaleraError
 from orchestrator.messages import Message, Text, Usage
@@ -56,6 +57,10 @@ def result(said, **more):
 def asks(identity, tool, **tool_input):
     return {{"type": "control_request", "request_id": identity, "request": {{"subtype": "can_use_tool", "tool_name": tool, "input": tool_input}}}}
 """
+
+
+QUICK = Timing(after_interrupt=0.3, after_sigint=0.3, after_term=0.3, after_result=2.0)
+"""An end that does not keep a test waiting."""
 
 
 def nobody(question: object) -> Answer:
@@ -125,9 +130,11 @@ class Stage:
         path.chmod(0o700)
         return str(path)
 
-    def provider(self, program: str, *, environ: Mapping[str, str] | None = None, secrets: tuple[str, ...] = (), **options: Any) -> ClaudeProvider:
+    def provider(
+        self, program: str, *, environ: Mapping[str, str] | None = None, secrets: tuple[str, ...] = (), timing: Timing = QUICK, **options: Any
+    ) -> ClaudeProvider:
         context = AgentContext("claude", str(self.workspace), {**os.environ, **(environ or {})}, secrets)
-        return ClaudeProvider(ClaudeOptions(bin=program, **options), context)
+        return ClaudeProvider(ClaudeOptions(bin=program, **options), context, timing)
 
     def request(self, prompt: str = "hi", *, session: str = "", timeouts: Timeouts | None = None, **conversation_values: Any) -> Request:
         return Request(
@@ -142,8 +149,11 @@ class Stage:
 
     def turn(self, body: str, request: Request | None = None, *, ask: Ask = nobody, cancel: Cancel | None = None, **provider: Any) -> Outcome:
         """One turn of a stand-in with this body."""
-        made = self.provider(self.program(body), **provider)
-        return collect(made.run(request or self.request(), cancel=cancel or Cancel(), ask=ask))
+        return self.run(self.program(body), request, ask=ask, cancel=cancel, **provider)
+
+    def run(self, program: str, request: Request | None = None, *, ask: Ask = nobody, cancel: Cancel | None = None, **provider: Any) -> Outcome:
+        """One turn of a program."""
+        return collect(self.provider(program, **provider).run(request or self.request(), cancel=cancel or Cancel(), ask=ask))
 
     def replay(self, path: Path, *, exit_code: int = 0, stderr: str = "", request: Request | None = None, ask: Ask = nobody) -> Outcome:
         """A turn that says what a file holds, waits where it asked for a permission, and goes when its input is closed after the result."""

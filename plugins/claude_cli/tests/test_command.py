@@ -1,0 +1,114 @@
+"""What the program is called with, and with which environment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from escalera_claude_cli.command import user_line
+from escalera_claude_cli.environment import child_environment
+from escalera_claude_cli.options import ClaudeOptions
+from escalera_claude_cli.provider import ClaudeProvider
+from pydantic import ValidationError
+
+from orchestrator.providers import AgentContext
+
+
+def provider(**options):
+    return ClaudeProvider(ClaudeOptions(**options), AgentContext("claude", "/nowhere", {}))
+
+
+def test_preview_shows_the_whole_call_without_a_program(stage):
+    shown = provider(bin="not-installed", model="opus", allowed_tools=("Read", "Bash(git log:*)"), add_dirs=("/a", "/b"), mcp_config="m.json").preview(
+        stage.request("do it", id="<new>")
+    )
+
+    assert shown["argv"] == [
+        *("not-installed", "--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
+        *("--include-partial-messages", "--permission-prompt-tool", "stdio", "--session-id", "<new>"),
+        *("--append-system-prompt-file", "<system-prompt-file>", "--model", "opus", "--allowedTools", "Read,Bash(git log:*)"),
+        *("--add-dir", "/a", "--add-dir", "/b", "--mcp-config", "m.json"),
+    ]
+    assert shown["system_prompt_file"] == "You are in a session."
+    assert json.loads(shown["stdin"])["message"] == {"role": "user", "content": "[context]\n\ndo it"}
+
+
+def test_resumed_conversation_keeps_the_model_that_served_it(stage):
+    request = stage.request(action="resume", model="served")
+
+    resumed, configured = provider().preview(request)["argv"], provider(model="wanted", extra_args=("--max-turns", "3")).preview(request)["argv"]
+
+    assert "--session-id" not in resumed
+    assert resumed[resumed.index("--resume") + 1] == request.conversation.id
+    assert resumed[-2:] == ["--model", "served"]
+    assert configured[-4:] == ["--model", "wanted", "--max-turns", "3"]
+
+
+def test_message_is_one_line_of_ascii_whatever_it_holds(stage):
+    line = user_line(stage.request("a\nb\u2028c\x85d\ud800e\x00f 😀"))
+
+    assert line.isascii()
+    assert line.count("\n") == 1
+    assert json.loads(line)["message"]["content"] == "[context]\n\na\nb\u2028c\x85d\ufffde\ufffdf 😀"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [({"modell": "x"}, "modell"), ({"model": "-x"}, "model"), ({"allowed_tools": [""]}, "allowed_tools"), ({"env": {"A": True}}, "env")]
+    + [({"extra_args": [flag]}, "extra_args") for flag in ("--resume", "--session-id=x", "-p", "--", "--output-format")],
+)
+def test_wrong_option_is_named(wrong, key):
+    with pytest.raises(ValidationError, match=key):
+        ClaudeOptions(**wrong)
+
+
+def test_environment_is_the_users_without_what_belongs_to_others():
+    environ = {"HOME": "/h", "HTTPS_PROXY": "p", "CLAUDE_CODE_USE_BEDROCK": "1", "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s", "_ESCALERA_SESSION": "outer"}
+    secrets = {"OPENROUTER_API_KEY": "sk-other", "COPY": "sk-other"}
+    options = ClaudeOptions(env={"HTTPS_PROXY": False, "ADDED": "yes", "CLAUDE_CODE_MAX_RETRIES": "0"})
+
+    child = child_environment({**environ, **secrets}, options, ["sk-other", ""])
+
+    assert child == {"HOME": "/h", "CLAUDE_CODE_USE_BEDROCK": "1", "ADDED": "yes", "CLAUDE_CODE_MAX_RETRIES": "0"}
+
+
+def test_retries_of_the_cli_are_bounded_unless_the_user_says_otherwise():
+    assert child_environment({}, ClaudeOptions())["CLAUDE_CODE_MAX_RETRIES"] == "2"
+    assert child_environment({"CLAUDE_CODE_MAX_RETRIES": "5"}, ClaudeOptions())["CLAUDE_CODE_MAX_RETRIES"] == "5"
+
+
+def test_configuration_folder_is_the_childs():
+    context = AgentContext("claude", "/w", {"CLAUDE_CONFIG_DIR": "/from-user"})
+
+    assert ClaudeProvider(ClaudeOptions(), context).config_dir == "/from-user"
+    assert ClaudeProvider(ClaudeOptions(env={"CLAUDE_CONFIG_DIR": "/own"}), context).config_dir == "/own"
+    assert ClaudeProvider(ClaudeOptions(env={"CLAUDE_CONFIG_DIR": False}), context).config_dir is None
+
+
+def test_secrets_in_options_show_in_no_text():
+    assert "sk-own" not in repr(ClaudeOptions(env={"ANTHROPIC_API_KEY": "sk-own"}))
+
+
+@pytest.mark.parametrize(("body", "status"), [("print('9.9.9 (Claude Code)')", "works"), ("sys.exit('broken')", "error")])
+def test_check_asks_for_the_version_only(stage, body, status):
+    result = stage.provider(stage.program(f"assert sys.argv[1:] == ['--version']\n{body}")).check()
+
+    assert (result.status, result.ok) == (status, status == "works")
+    assert ("logged in" in result.detail) == result.ok
+
+
+def test_check_says_when_nothing_is_installed(stage):
+    result = stage.provider(str(Path(stage.folder, "none"))).check()
+
+    assert result.status == "not_installed"
+    assert "install" in result.hint
+
+
+def test_plugin_registers_its_kind():
+    import escalera_claude_cli
+
+    (kind,) = escalera_claude_cli.escalera_provider_kinds()
+
+    assert kind.name == "claude-cli"
+    assert kind.factory(kind.options(), AgentContext("claude", "/w", {})).capabilities.keeps_conversation

@@ -1,0 +1,170 @@
+"""The real `claude`, against a loopback stand-in for its API: what reaches the model, and what is left after a cancel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from escalera_claude_cli import processes
+from escalera_claude_cli.timing import Timing
+
+from orchestrator.errors import Cancelled, Overloaded, SessionLost
+from orchestrator.providers import Answer, Cancel, ToolResultSeen
+from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Hang, Say, Step
+
+CLAUDE = os.environ.get("ESCALERA_TEST_CLAUDE") or shutil.which("claude") or ""
+
+pytestmark = pytest.mark.skipif(not CLAUDE, reason="no real claude: none on PATH, and ESCALERA_TEST_CLAUDE names none")
+
+ID = "0a0a0a0a-0001-4000-8000-000000000001"
+SYSTEM_TEXT = "Orientation: état ☃ \u2028 of the session.\n<percept>&amp;</percept>\n"
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., AnthropicServer]]:
+    servers: list[AnthropicServer] = []
+
+    def start(*steps: Step) -> AnthropicServer:
+        servers.append(AnthropicServer(steps))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def turn(stage, tmp_path: Path):
+    """Runs a turn of the real program, which sees a home of its own and no network but the server's."""
+    home = tmp_path / "home"
+    home.mkdir()
+    apart = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), "ANTHROPIC_API_KEY": "dummy"}
+    quiet = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING")
+
+    def run(server: AnthropicServer, request, *, environ=None, **more):
+        around = {**apart, **dict.fromkeys(quiet, "1"), "ANTHROPIC_BASE_URL": server.url, **(environ or {})}
+        return stage.run(CLAUDE, request, environ=around, timing=Timing(), **more)
+
+    return run
+
+
+def user_text(body) -> str:
+    """The last user message's own text; the CLI puts reminders of its own beside it."""
+    last = [message for message in body["messages"] if message["role"] == "user"][-1]
+    content = last["content"]
+    return content if isinstance(content, str) else content[-1]["text"]
+
+
+def test_conversation_starts_and_goes_on_with_the_same_system_text(stage, serve, turn):
+    server = serve(Say("First."), Say("Second."))
+    request = partial(stage.request, id=ID, system_text=SYSTEM_TEXT)
+
+    first = turn(server, request("/etc/hosts, what is it?", context_block="[context one]"))
+    second = turn(server, request("- and now", action="resume", context_block="[context two]"))
+
+    assert (first.error, second.error) == (None, None)
+    assert (first.texts, second.texts) == (["First."], ["Second."])
+    assert first.session == ID
+    one, two = (received.body for received in server.messages)
+    assert one["system"][-1]["text"].endswith(SYSTEM_TEXT)
+    assert two["system"][-1]["text"].endswith(SYSTEM_TEXT)
+    assert user_text(one) == "[context one]\n\n/etc/hosts, what is it?"
+    assert user_text(two) == "[context two]\n\n- and now"
+
+
+@pytest.mark.parametrize("prompt", ["/etc", "-", "--version", "line\u2028and 😀 \x85" + "x" * 400_000])
+def test_prompt_arrives_as_it_is(stage, serve, turn, prompt):
+    server = serve(Say("Yes."))
+
+    outcome = turn(server, stage.request(prompt, id=ID))
+
+    assert outcome.texts == ["Yes."]
+    assert user_text(server.messages[0].body) == f"[context]\n\n{prompt}"
+
+
+def test_tool_runs_once_it_is_allowed(stage, serve, turn):
+    server = serve(CallTool("Bash", {"command": "echo made > made.txt; echo done", "description": "make"}), Say("Made it."))
+
+    outcome = turn(server, stage.request(id=ID), ask=lambda question: Answer("accept"))
+
+    assert outcome.texts == ["Made it."]
+    assert (stage.workspace / "made.txt").read_text() == "made\n"
+    assert ToolResultSeen("toolu_01", "done") in outcome.events
+
+
+def test_tool_does_not_run_when_nobody_can_be_asked(stage, serve, turn):
+    server = serve(CallTool("Bash", {"command": "touch made.txt", "description": "make"}), Say("Not allowed."))
+
+    outcome = turn(server, stage.request(id=ID))
+
+    assert outcome.texts == ["Not allowed."]
+    assert not (stage.workspace / "made.txt").exists()
+    assert "nobody could be asked" in outcome.notices
+    assert "nobody who could be asked" in str(server.messages[1].body["messages"][-1])
+
+
+def test_secret_of_another_agent_does_not_reach_the_tools(stage, serve, turn):
+    server = serve(CallTool("Bash", {"command": "echo [$OTHER_KEY]", "description": "look"}), Say("Seen."))
+
+    outcome = turn(server, stage.request(id=ID), environ={"OTHER_KEY": "of another"}, secrets=("of another",), allowed_tools=("Bash",))
+
+    assert ToolResultSeen("toolu_01", "[]") in outcome.events
+
+
+def test_cancel_while_a_tool_runs_leaves_no_process(stage, serve, turn):
+    server = serve(CallTool("Bash", {"command": "sleep 311 & touch runs; sleep 312", "description": "wait"}))
+    cancel, cancelled_at = Cancel(), []
+
+    def cancel_once_it_runs() -> None:
+        while not (stage.workspace / "runs").exists():
+            time.sleep(0.02)
+        cancelled_at.append(time.monotonic())
+        cancel.set()
+
+    threading.Thread(target=cancel_once_it_runs).start()
+    outcome = turn(server, stage.request(id=ID, session="s"), cancel=cancel, allowed_tools=("Bash",))
+
+    assert type(outcome.error) is Cancelled
+    assert time.monotonic() - cancelled_at[0] < 6
+    assert not processes.marked({"_ESCALERA_EXTERNAL_SESSION": ID})
+
+
+def test_broken_stream_is_asked_again_and_its_deltas_are_void(stage, serve, turn):
+    server = serve(Break("half an ans"), Say("A whole answer."))
+
+    outcome = turn(server, stage.request(id=ID))
+
+    assert outcome.texts == ["A whole answer."]
+    assert outcome.usage is not None
+    assert outcome.usage.input_tokens == 10
+
+
+def test_retries_of_the_cli_are_few(stage, serve, turn):
+    server = serve(*[Fail(529, "overloaded_error", "Overloaded")] * 9)
+
+    outcome = turn(server, stage.request(id=ID))
+
+    assert type(outcome.error) is Overloaded
+    assert len(server.messages) <= 3
+
+
+def test_unknown_conversation_is_lost(stage, serve, turn):
+    outcome = turn(serve(), stage.request(id=ID, action="resume"))
+
+    assert type(outcome.error) is SessionLost
+    assert "No conversation found" in outcome.error.message
+
+
+def test_silent_server_is_a_cancel_away_from_free(stage, serve, turn):
+    server = serve(Hang())
+    cancel = Cancel()
+    threading.Thread(target=lambda: server.wait_for_messages(1, 20) and cancel.set()).start()
+
+    assert type(turn(server, stage.request(id=ID), cancel=cancel).error) is Cancelled

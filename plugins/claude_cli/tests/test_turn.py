@@ -1,0 +1,299 @@
+"""A turn's life: real processes, really ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from escalera_claude_cli import processes
+from escalera_claude_cli.timing import Timing
+
+from orchestrator import errors
+from orchestrator.providers import Answer, Cancel, ExternalSessionStarted, Finished, TextDelta, Timeouts
+
+TAKES_NO_HINT = """
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+"""
+
+GRANDCHILD = """
+subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open('grandchild', 'w'); time.sleep(600)"],
+                 start_new_session=True)
+while not os.path.exists("grandchild"): time.sleep(0.01)
+"""
+
+MARKED = {"_ESCALERA_EXTERNAL_SESSION": "11111111-2222-4333-8444-555555555555"}
+
+
+def cancel_when(path: Path, cancel: Cancel) -> None:
+    def work() -> None:
+        while not path.exists():
+            time.sleep(0.01)
+        cancel.set()
+
+    threading.Thread(target=work).start()
+
+
+def test_input_is_held_open_until_the_result(stage):
+    outcome = stage.turn(
+        """
+        import select
+        heard()
+        say(init())
+        early = select.select([sys.stdin], [], [], 0.3)[0]
+        say(result("closed early" if early else "held open"))
+        until_closed()
+        """
+    )
+
+    assert outcome.texts == ["held open"]
+
+
+def test_cancel_interrupts_politely_and_keeps_what_was_spent(stage):
+    cancel = Cancel()
+    cancel_when(stage.workspace / "ready", cancel)
+
+    outcome = stage.turn(
+        """
+        heard()
+        say(init(), assistant(text("half")))
+        open("ready", "w")
+        asked = heard()
+        say({**result(None), "is_error": True, "usage": {"input_tokens": 7, "output_tokens": 1}})
+        open("asked", "w").write(json.dumps(asked))
+        until_closed()
+        """,
+        cancel=cancel,
+    )
+
+    assert type(outcome.error) is errors.Cancelled
+    assert outcome.error.partial == "half"
+    assert outcome.usage.input_tokens == 7
+    assert '"subtype": "interrupt"' in (stage.workspace / "asked").read_text()
+
+
+def test_cancel_ends_a_child_and_a_grandchild_that_take_no_hint(stage):
+    cancel = Cancel()
+    cancel_when(stage.workspace / "grandchild", cancel)
+    began = time.monotonic()
+
+    outcome = stage.turn(TAKES_NO_HINT + GRANDCHILD + "heard(); say(init()); time.sleep(600)", cancel=cancel, timing=Timing())
+
+    assert type(outcome.error) is errors.Cancelled
+    assert time.monotonic() - began < 6
+    assert not processes.marked(MARKED)
+
+
+def test_cancel_before_the_turn_starts_nothing(stage):
+    cancel = Cancel()
+    cancel.set("too late")
+
+    outcome = stage.turn("open('started', 'w')", cancel=cancel)
+
+    assert type(outcome.error) is errors.Cancelled
+    assert not (stage.workspace / "started").exists()
+
+
+def test_cancel_while_a_question_is_open_ends_the_question(stage):
+    cancel = Cancel()
+
+    def ask(question):
+        threading.Thread(target=cancel.set).start()
+        assert question.withdrawn.wait(10)
+        return Answer("cancel", by="asker")
+
+    outcome = stage.turn("heard(); say(init(), asks('r1', 'Bash', command='x')); time.sleep(600)", ask=ask, cancel=cancel)
+
+    assert type(outcome.error) is errors.Cancelled
+
+
+def test_closing_the_iterator_leaves_no_process(stage):
+    provider = stage.provider(stage.program(GRANDCHILD + "heard(); say(init()); until_closed()"))
+    events = provider.run(stage.request(), cancel=Cancel(), ask=lambda question: Answer("decline"))
+    assert isinstance(next(events), ExternalSessionStarted)
+
+    events.close()
+
+    assert not processes.marked(MARKED)
+
+
+def test_grandchild_left_after_a_good_turn_is_ended(stage):
+    outcome = stage.turn(GRANDCHILD + "heard(); say(init(), result('done'))")
+
+    assert outcome.texts == ["done"]
+    assert not processes.marked(MARKED)
+
+
+def test_child_that_stays_after_its_result_is_ended_and_the_turn_stands(stage):
+    outcome = stage.turn("heard(); say(init(), result('done')); time.sleep(600)")
+
+    assert isinstance(outcome.finished, Finished)
+    assert outcome.error is None
+    assert not processes.marked(MARKED)
+
+
+def test_orphan_of_a_killed_orchestrator_is_ended_at_the_next_turn(stage):
+    orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, "_ESCALERA_SESSION": "the session"})
+
+    stage.turn("heard(); say(init(), result('done'))", stage.request(session="the session"))
+
+    assert orphan.wait(5) == -signal.SIGTERM
+
+
+def test_output_held_open_by_a_process_that_outlives_the_child_ends_with_the_child(stage):
+    outcome = stage.turn("heard(); say(init(), assistant(text('half')))\nsubprocess.Popen(['sleep', '3'], env={}, start_new_session=True)")
+
+    assert type(outcome.error) is errors.Incomplete
+    assert outcome.error.partial == "half"
+
+
+@pytest.mark.parametrize(
+    ("said", "which", "partial"),
+    [
+        ("init()", "first_byte", ""),
+        ("init(), assistant(text('half'))", "idle", "half"),
+    ],
+)
+def test_silence_is_a_time_out_with_what_had_come(stage, said, which, partial):
+    outcome = stage.turn(f"heard(); say({said}); until_closed()", stage.request(timeouts=Timeouts(first_byte=0.3, idle=0.3, turn=20)))
+
+    assert type(outcome.error) is errors.TimedOut
+    assert (outcome.error.which, outcome.error.partial) == (which, partial)
+    assert not processes.marked(MARKED)
+
+
+def test_chatter_does_not_outlast_the_turn_limit(stage):
+    outcome = stage.turn("heard()\nwhile True: say(init()); time.sleep(0.02)", stage.request(timeouts=Timeouts(first_byte=None, idle=None, turn=0.3)))
+
+    assert outcome.error.which == "turn"
+
+
+def test_announced_delay_and_a_running_tool_are_no_silence(stage):
+    outcome = stage.turn(
+        """
+        heard()
+        say(init(), {"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 2, "retry_delay_ms": 500})
+        time.sleep(0.6)
+        say(assistant(tool_use("t1", "Bash", command="make")))
+        time.sleep(0.6)
+        say({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "made"}]}}, result("done"))
+        """,
+        stage.request(timeouts=Timeouts(first_byte=0.3, idle=0.3, turn=20)),
+    )
+
+    assert outcome.error is None
+
+
+def test_limits_stand_still_while_a_question_is_open(stage):
+    def ask(question):
+        time.sleep(0.5)
+        return Answer("accept")
+
+    outcome = stage.turn(
+        "heard(); say(init(), asks('r1', 'Bash', command='x')); heard(); say(result('done'))",
+        stage.request(timeouts=Timeouts(first_byte=0.4, idle=0.4, turn=20)),
+        ask=ask,
+    )
+
+    assert outcome.texts == ["done"]
+
+
+def test_request_that_the_cli_takes_back_withdraws_the_question(stage):
+    def ask(question):
+        assert question.withdrawn.wait(10)
+        return Answer("cancel", by="asker")
+
+    outcome = stage.turn(
+        """
+        heard()
+        say(init(), asks("r1", "Bash", command="x"), {"type": "control_cancel_request", "request_id": "r1"}, result("went on"))
+        assert until_closed() == b""
+        """,
+        ask=ask,
+    )
+
+    assert outcome.texts == ["went on"]
+    assert "withdrawn" in outcome.notices
+
+
+def test_end_of_the_child_withdraws_its_question(stage):
+    def ask(question):
+        assert question.withdrawn.wait(10)
+        return Answer("cancel", by="asker")
+
+    outcome = stage.turn("heard(); say(init(), asks('r1', 'Bash', command='x')); sys.exit(1)", ask=ask)
+
+    assert type(outcome.error) is errors.Incomplete
+
+
+def test_unknown_control_request_is_refused_and_the_turn_goes_on(stage):
+    outcome = stage.turn(
+        """
+        heard()
+        say(init(), {"type": "control_request", "request_id": "r9", "request": {"subtype": "brand_new"}})
+        say(result(heard()["response"]["subtype"]))
+        """
+    )
+
+    assert outcome.texts == ["error"]
+
+
+def test_talk_of_a_subagent_is_no_answer(stage):
+    outcome = stage.turn(
+        """
+        heard()
+        delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "inner"}}
+        say(init(), {"type": "stream_event", "event": delta, "parent_tool_use_id": "t1"}, {**assistant(text("inner")), "parent_tool_use_id": "t1"})
+        say(assistant(text("outer")), result("outer"))
+        """
+    )
+
+    assert outcome.texts == ["outer"]
+    assert not any(isinstance(event, TextDelta) for event in outcome.events)
+
+
+def test_nothing_at_all_is_an_empty_answer_with_what_stderr_told(stage):
+    outcome = stage.turn("heard(); say(init(), result('', num_turns=0)); sys.stderr.write('config is broken')")
+
+    assert type(outcome.error) is errors.EmptyAnswer
+    assert "config is broken" in outcome.error.message
+
+
+def test_refusal_is_blocked(stage):
+    outcome = stage.turn("heard(); say(init(), assistant(text('I')), result('I', stop_reason='refusal'))")
+
+    assert type(outcome.error) is errors.Blocked
+
+
+def test_program_that_refuses_its_arguments_says_so(stage):
+    outcome = stage.turn("sys.exit(\"error: unknown option '--tea'\")", extra_args=("--tea",))
+
+    assert type(outcome.error) is errors.InvalidRequest
+    assert "--tea" in outcome.error.message
+
+
+@pytest.mark.parametrize("wrong", [{"usage": 7, "modelUsage": []}, {"total_cost_usd": 1e999}, {"permission_denials": "x"}, {"session_id": "\x1b[31m"}])
+def test_odd_fields_in_a_result_do_not_break_it(stage, wrong):
+    outcome = stage.turn(f"heard(); inf = float('inf'); say(init(), {{**result('fine'), **{wrong!r}}})")
+
+    assert outcome.texts == ["fine"]
+    assert outcome.session == "11111111-2222-4333-8444-555555555555"
+
+
+def test_hostile_text_arrives_storable(stage):
+    outcome = stage.turn(r"""heard(); say(init(), assistant(text("a\ud800b\x00c")), result("a\ud800b\x00c"))""")
+
+    assert outcome.texts == ["a\ufffdb\ufffdc"]
+
+
+def test_workspace_that_is_gone_is_named(stage):
+    program = stage.program("")
+    stage.workspace.rmdir()
+
+    assert "is no folder" in stage.run(program).error.message
