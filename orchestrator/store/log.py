@@ -16,6 +16,8 @@ from orchestrator.store import rows
 from orchestrator.store.database import Database
 
 _FIRST_PAGE, _LARGEST_PAGE = 16, 128
+_REMEMBERED = 1024
+"""Settled turns that a log keeps: deciding, telling and fitting read the same newest ones, and none of them changes any more."""
 _NO_END = 2**62
 
 IsHeld = Callable[[sqlite3.Connection, str], bool]
@@ -29,6 +31,7 @@ class SqliteTurnLog:
         self._database = database
         self._session = session
         self._is_held = is_held
+        self._settled: dict[int, Turn] = {}
 
     @property
     def next_index(self) -> int:
@@ -95,17 +98,21 @@ class SqliteTurnLog:
         return (f"{' UNION ALL '.join(ranges)} ORDER BY idx DESC LIMIT ?", [*bound, size]) if ranges else ("", [])
 
     def _loaded(self, connection: sqlite3.Connection, identities: Sequence[int]) -> Sequence[Turn]:
-        if not identities:
-            return []
-        steps = self._steps(connection, identities)
-        found = connection.execute(
-            f"SELECT id, {rows.TURN_COLUMNS} FROM turns WHERE id IN ({_marks(identities)}) ORDER BY idx DESC",
-            identities,
-        ).fetchall()
-        turns = [self._turn(row[1:], steps.get(row[0], [])) for row in found]
+        missing = [identity for identity in identities if identity not in self._settled]
+        fresh = self._read(connection, missing) if missing else {}
+        if len(self._settled) + len(fresh) > _REMEMBERED:
+            self._settled.clear()
+        self._settled.update({identity: turn for identity, turn in fresh.items() if turn.outcome is not Outcome.OPEN})
+        turns = [fresh.get(identity) or self._settled.get(identity) for identity in identities]
         if any(turn is not None and turn.outcome is Outcome.OPEN for turn in turns) and not self._is_held(connection, self._session):
             turns = [_interrupted(turn) for turn in turns]
         return [turn for turn in turns if turn is not None]
+
+    def _read(self, connection: sqlite3.Connection, identities: Sequence[int]) -> dict[int, Turn]:
+        steps = self._steps(connection, identities)
+        found = connection.execute(f"SELECT id, {rows.TURN_COLUMNS} FROM turns WHERE id IN ({_marks(identities)})", identities)
+        turns = {row[0]: self._turn(row[1:], steps.get(row[0], [])) for row in found.fetchall()}
+        return {identity: turn for identity, turn in turns.items() if turn is not None}
 
     @staticmethod
     def _steps(connection: sqlite3.Connection, identities: Sequence[int]) -> dict[int, list[rows.Row]]:
