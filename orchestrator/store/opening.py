@@ -139,11 +139,9 @@ def open_reading(files: Files) -> Reading:
     """
     reading = _open_as_it_lies(files)
     try:
-        version = schema.version_of(reading.connection)
-        if version < schema.VERSION and reading.stamp != ():
+        if schema.version_of(reading.connection) < schema.VERSION:
             reading.close()
             reading = _open_copy(files)
-        if version < schema.VERSION:
             schema.migrate(reading.connection)
     except BaseException:
         reading.close()
@@ -154,7 +152,7 @@ def open_reading(files: Files) -> Reading:
 def _open_as_it_lies(files: Files) -> Reading:
     stamp = stamp_of(files)
     if size(files.database) + size(files.beside("-wal")) == 0:
-        return Reading(_in_memory(), ())
+        return Reading(_empty(), stamp)
     log, memory = size(files.beside("-wal")), present(files.beside("-shm"))
     if present(files.beside("-journal")) or (log and not memory):
         return _open_copy(files)
@@ -163,8 +161,10 @@ def _open_as_it_lies(files: Files) -> Reading:
     return Reading(connect(files.database, "mode=ro&immutable=1"), stamp)
 
 
-def _in_memory() -> sqlite3.Connection:
-    return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+def _empty() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    schema.migrate(connection)
+    return connection
 
 
 def _open_copy(files: Files) -> Reading:
