@@ -14,7 +14,7 @@ from orchestrator.clock import Clock
 from orchestrator.errors import StoreError, StoreReadOnly
 from orchestrator.store import backup, faults, owners
 from orchestrator.store.files import Files
-from orchestrator.store.opening import Reading, Writing, open_reading, open_writing, stamp_of
+from orchestrator.store.opening import Reading, Writing, open_reading, open_writing, repair, stamp_of
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -101,10 +101,15 @@ class Database:
             self.notice(f"no backup was made: {error.strerror or error}")
         return False
 
-    def _repair(self, opened: Writing) -> None:
-        """Begin again with what a rescue saves; the presence keeps its name, and so the leases stay ours."""
-        self._let_go()
-        self._writing = open_writing(self.files, self.now(), self.notice, name=opened.presence.name, broken=opened.identity)
+    def _repair(self, opened: Writing) -> Writing:
+        """Begin again with what a rescue saves; our presence goes on, and so our leases do."""
+        self._writing = None
+        try:
+            self._writing = repair(opened, self.files, self.now(), self.notice)
+        except BaseException:
+            opened.presence.end()
+            raise
+        return self._writing
 
     def _let_go(self) -> None:
         if self._writing is not None:
@@ -125,8 +130,7 @@ class Database:
         except sqlite3.Error as error:
             if not faults.is_damage(error):
                 raise
-        self._repair(opened)
-        return _in_transaction(self._writing.connection, work, begin)
+        return _in_transaction(self._repair(opened).connection, work, begin)
 
     def _read_only(self, work: Work[T]) -> T:
         for _ in range(_READS):

@@ -39,21 +39,12 @@ def appear(folder: Path) -> Presence:
     while True:
         descriptor, name = tempfile.mkstemp(suffix=_ENDING, dir=folder)
         os.close(descriptor)
-        if (presence := appear_as(folder, Path(name).name)) is not None:
-            return presence
-
-
-def appear_as(folder: Path, name: str) -> Presence | None:
-    """Say that the owner with that name lives; `None` when somebody just tidied its file away or holds it."""
-    lock = _lock(folder / name)
-    try:
-        lock.acquire()
-    except Timeout:
-        return None
-    if not (folder / name).exists():
-        lock.release()
-        return None
-    return Presence(folder / name, lock)
+        lock = _lock(Path(name))
+        with contextlib.suppress(Timeout):
+            lock.acquire()
+            if Path(name).exists():
+                return Presence(Path(name), lock)
+            lock.release()  # somebody took the new file for a dead owner's
 
 
 def is_dead(folder: Path, name: str) -> bool:

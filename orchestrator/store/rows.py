@@ -52,8 +52,13 @@ def time_text(moment: datetime | None) -> str | None:
 
 
 def time_value(value: Any) -> datetime | None:
-    """Any form of time that a row may hold; raises for what is none."""
-    return None if value is None else parse_time(value)
+    """Any form of time that a row may hold, seconds since 1970 among them; raises one of `BAD` for what is none."""
+    if value is None:
+        return None
+    try:
+        return parse_time(value)
+    except ValueError:
+        return parse_time(float(value))  # a column of text makes a text of a number
 
 
 # -- parts ---------------------------------------------------------------------------------------
@@ -141,8 +146,8 @@ def turn_value(row: Row, steps: tuple[Part, ...], complain: Complain) -> Turn | 
         end,
         None if mode is None else _or_none(_str, mode, "mode", complain),
         () if reasons is None else _or_none(_reasons, reasons, "reasons", complain) or (),
-        None if started is None else _or_none(parse_time, started, "started_at", complain),
-        None if ended is None else _or_none(parse_time, ended, "ended_at", complain),
+        None if started is None else _or_none(time_value, started, "started_at", complain),
+        None if ended is None else _or_none(time_value, ended, "ended_at", complain),
         None if usage is None else _or_none(_usage, usage, "usage", complain),
         None if error is None else _or_none(_turn_error, error, "error", complain),
         None if continues is None else _or_none(_int, continues, "continues", complain),
