@@ -35,6 +35,7 @@ class Database:
         self._notices: dict[str, None] = {}
         self._writing: Writing | None = None
         self._reading: Reading | None = None
+        self._closed = False
         self._guard(self._open)
 
     @property
@@ -79,6 +80,7 @@ class Database:
             if self._writing is not None:
                 self._back_up(self._writing)
             self._let_go()
+            self._closed = True
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -122,9 +124,9 @@ class Database:
     # -- transactions ------------------------------------------------------------------------------
 
     def _transact(self, work: Work[T], begin: str) -> T:
-        if self._writing is None:
-            self._writing = open_writing(self.files, self.now(), self.notice)
         opened = self._writing
+        if opened is None:  # a rescue could not be finished, for want of space perhaps
+            opened = self._writing = open_writing(self.files, self.now(), self.notice)
         try:
             return _in_transaction(opened.connection, work, begin)
         except sqlite3.Error as error:
@@ -158,6 +160,8 @@ class Database:
 
     def _guard(self, act: Callable[[], T]) -> T:
         folder = self.files.folder
+        if self._closed:
+            raise StoreError(f"the store in {folder} was closed")
         try:
             return act()
         except sqlite3.Error as error:

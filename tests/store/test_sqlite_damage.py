@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import parse_time
-from orchestrator.errors import StoreError
+from orchestrator.errors import LeaseLost, StoreError
 from orchestrator.messages import Text, Usage
 from orchestrator.percepts import Percept
 from orchestrator.session import Outcome, Role, Session, State, Turn
@@ -126,7 +126,11 @@ def test_a_damaged_percept_and_a_damaged_lease_hide_nothing(filled: Path, sqlite
     store = sqlite()
     assert [percept.id for percept in store.percepts()] == ["p2"]
     assert any("percept p1" in notice for notice in store.notices)
-    assert isinstance(store.claim("s1", "me", timedelta(minutes=1)), Claim)
+    claim = store.claim("s1", "me", timedelta(minutes=1))
+    assert isinstance(claim, Claim)
+    change(filled, "UPDATE leases SET expires_at = 'soon'")
+    with pytest.raises(LeaseLost):
+        store.save(claim, store.find("s1", "/work/a"))
 
 
 @pytest.mark.trial("T73")

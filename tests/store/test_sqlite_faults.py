@@ -248,3 +248,12 @@ def test_a_clock_of_another_zone_is_understood(folder: Path) -> None:
         store.create(Session(id="s1", workspace="/w", nonce="n"))
         assert store.find("s1", "/w").updated_at.utcoffset() == timedelta()
         assert store.renew(store.claim("s1", "me", timedelta(minutes=1)), timedelta(minutes=1))
+
+
+def test_a_closed_store_says_so_and_stays_closed(folder: Path, sqlite: Callable[..., SqliteStore]) -> None:
+    store = sqlite()
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match="closed"):
+        store.list(None)
+    assert not list((folder / "owners").iterdir())
