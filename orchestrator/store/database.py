@@ -14,7 +14,7 @@ from orchestrator.clock import Clock
 from orchestrator.errors import StoreError, StoreReadOnly
 from orchestrator.store import backup, faults, owners
 from orchestrator.store.files import Files
-from orchestrator.store.opening import Reading, Writing, open_reading, open_writing, stamp_of
+from orchestrator.store.opening import Reading, Writing, open_reading, open_writing, repair, stamp_of
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -35,6 +35,7 @@ class Database:
         self._notices: dict[str, None] = {}
         self._writing: Writing | None = None
         self._reading: Reading | None = None
+        self._closed = False
         self._guard(self._open)
 
     @property
@@ -79,6 +80,7 @@ class Database:
             if self._writing is not None:
                 self._back_up(self._writing)
             self._let_go()
+            self._closed = True
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -101,10 +103,15 @@ class Database:
             self.notice(f"no backup was made: {error.strerror or error}")
         return False
 
-    def _repair(self, opened: Writing) -> None:
-        """Begin again with what a rescue saves; the presence keeps its name, and so the leases stay ours."""
-        self._let_go()
-        self._writing = open_writing(self.files, self.now(), self.notice, name=opened.presence.name, broken=opened.identity)
+    def _repair(self, opened: Writing) -> Writing:
+        """Begin again with what a rescue saves; our presence goes on, and so our leases do."""
+        self._writing = None
+        try:
+            self._writing = repair(opened, self.files, self.now(), self.notice)
+        except BaseException:
+            opened.presence.end()
+            raise
+        return self._writing
 
     def _let_go(self) -> None:
         if self._writing is not None:
@@ -117,16 +124,15 @@ class Database:
     # -- transactions ------------------------------------------------------------------------------
 
     def _transact(self, work: Work[T], begin: str) -> T:
-        if self._writing is None:
-            self._writing = open_writing(self.files, self.now(), self.notice)
         opened = self._writing
+        if opened is None:  # a rescue could not be finished, for want of space perhaps
+            opened = self._writing = open_writing(self.files, self.now(), self.notice)
         try:
             return _in_transaction(opened.connection, work, begin)
         except sqlite3.Error as error:
             if not faults.is_damage(error):
                 raise
-        self._repair(opened)
-        return _in_transaction(self._writing.connection, work, begin)
+        return _in_transaction(self._repair(opened).connection, work, begin)
 
     def _read_only(self, work: Work[T]) -> T:
         for _ in range(_READS):
@@ -154,6 +160,8 @@ class Database:
 
     def _guard(self, act: Callable[[], T]) -> T:
         folder = self.files.folder
+        if self._closed:
+            raise StoreError(f"the store in {folder} was closed")
         try:
             return act()
         except sqlite3.Error as error:

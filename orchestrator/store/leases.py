@@ -34,10 +34,7 @@ def held_by(connection: sqlite3.Connection, session: str, *, now: datetime, is_d
     if row is None:
         return None
     owner, expires, lock = row
-    try:
-        until = rows.time_value(expires)
-    except rows.BAD:
-        return None
+    until = _until(expires)
     return None if until is None or until <= now or is_dead(lock) else HeldBy(str(owner), until)
 
 
@@ -46,7 +43,7 @@ def check(connection: sqlite3.Connection, held: Claim, *, now: datetime) -> None
     row = connection.execute("SELECT owner, fence, expires_at FROM leases WHERE session = ?", (held.session,)).fetchone()
     if row is None or row[:2] != (well_formed(held.owner), held.fence):
         raise LeaseLost(f"session {held.session} was taken over by another process", hint="what was stored until then is kept; ask again")
-    if (until := rows.time_value(row[2])) is None or until <= now:
+    if (until := _until(row[2])) is None or until <= now:
         raise LeaseLost(f"the lease of session {held.session} lapsed at {row[2]}", hint="the program was stopped for too long, or the clock was set; ask again")
 
 
@@ -68,3 +65,10 @@ def refuse_held(connection: sqlite3.Connection, session: str, *, now: datetime, 
     holder = held_by(connection, session, now=now, is_dead=is_dead)
     if holder is not None:
         raise SessionInUse(f"session {session} is in use by {holder.owner}", hint="try again when its turn has ended")
+
+
+def _until(expires: object) -> datetime | None:
+    try:
+        return rows.time_value(expires)
+    except rows.BAD:
+        return None

@@ -116,10 +116,12 @@ class SqliteTurnLog:
 
     @staticmethod
     def _steps(connection: sqlite3.Connection, identities: Sequence[int]) -> dict[int, list[rows.Row]]:
-        found: dict[int, list[rows.Row]] = {}
+        """By turn: place and decoded payload of each step."""
         query = f"SELECT turn, seq, payload FROM steps WHERE turn IN ({_marks(identities)}) ORDER BY turn, seq"
-        for turn, seq, payload in connection.execute(query, identities):
-            found.setdefault(turn, []).append((seq, payload))
+        stored = connection.execute(query, identities).fetchall()
+        found: dict[int, list[rows.Row]] = {}
+        for (turn, seq, _), fields in zip(stored, rows.decoded([payload for _, _, payload in stored]), strict=True):
+            found.setdefault(turn, []).append((seq, fields))
         return found
 
     def _turn(self, row: rows.Row, steps: Sequence[rows.Row]) -> Turn | None:
@@ -131,9 +133,9 @@ class SqliteTurnLog:
 
 def _parts(steps: Sequence[rows.Row], complain: rows.Complain) -> tuple[Part, ...]:
     parts = []
-    for seq, payload in steps:
+    for seq, fields in steps:
         try:
-            parts.append(rows.part_value(payload))
+            parts.append(rows.part_value(fields))
         except rows.BAD as problem:
             complain(f"step {seq} skipped: {problem}")
     return tuple(parts)

@@ -22,6 +22,8 @@ BUSY_SECONDS = 10.0
 OPENING_SECONDS = 60.0
 """How long it waits while another makes or repairs the store."""
 
+Notice = Callable[[str], None]
+
 Stamp = tuple[object, ...]
 
 
@@ -50,56 +52,71 @@ class Reading:
             self.copy.cleanup()
 
 
-def open_writing(files: Files, now: datetime, notice: Callable[[str], None], *, name: str | None = None, broken: int | None = None) -> Writing:
+def open_writing(files: Files, now: datetime, notice: Notice) -> Writing:
     """Open it, making what is missing and rescuing what is damaged; one process at a time.
 
-    `name` is the presence to appear under again; `broken` the inode of a file that was found damaged while open.
     Raises `OSError`, `sqlite3.Error`, `StoreError`.
     """
     make_folder(files.folder)
     with owners.held(files.lock, OPENING_SECONDS):
-        rescue.finish(files)
-        make_private(files.database)
-        presence = (owners.appear_as(files.owners, name) if name else None) or owners.appear(files.owners)
+        presence = owners.appear(files.owners)
         try:
-            return _open_alone(files, now, notice, presence, broken)
+            return _open_alone(files, now, notice, presence)
         except BaseException:
             presence.end()
             raise
 
 
-def _open_alone(files: Files, now: datetime, notice: Callable[[str], None], presence: owners.Presence, broken: int | None) -> Writing:
-    if broken is not None and broken == files.database.stat().st_ino:
-        _rescue(files, now, notice, presence)
+def repair(broken: Writing, files: Files, now: datetime, notice: Notice) -> Writing:
+    """Open anew what was found damaged while open, rescued unless another process has done so; the presence goes on.
+
+    Raises as `open_writing`; then the connection is closed.
+    """
+    with owners.held(files.lock, OPENING_SECONDS):
+        try:
+            if broken.identity == files.database.stat().st_ino:
+                _rescue(files, now, notice, broken.connection, broken.presence)
+        finally:
+            broken.connection.close()
+        return _open_alone(files, now, notice, broken.presence)
+
+
+def _open_alone(files: Files, now: datetime, notice: Notice, presence: owners.Presence) -> Writing:
+    rescue.finish(files)
+    make_private(files.database)
     connection = connect(files.database)
     try:
         journal = _prepare(connection, files, notice)
     except sqlite3.Error as error:
-        connection.close()
         if not is_damage(error):
+            connection.close()
             raise
-        _rescue(files, now, notice, presence)
+        _rescue(files, now, notice, connection, presence)
         connection = connect(files.database)
         journal = _prepare(connection, files, notice)
     except BaseException:
         connection.close()
         raise
     owners.tidy(files.owners)
+    rescue.tidy(files)
     return Writing(connection, presence, journal, files.database.stat().st_ino)
 
 
-def _rescue(files: Files, now: datetime, notice: Callable[[str], None], presence: owners.Presence) -> None:
-    """Only alone: SQLite, closing a file that was moved away, would remove the new one's journal by its name."""
-    if owners.others(files.owners, presence.name):
-        raise StoreError(
-            f"the store in {files.folder} is damaged, and another process still has it open",
-            hint="end the other escalera processes; the next one repairs the store",
-        )
-    for text in rescue.rescue(files, now):
-        notice(text)
+def _rescue(files: Files, now: datetime, notice: Notice, connection: sqlite3.Connection, presence: owners.Presence) -> None:
+    """Set aside what the connection met, close it and put something sound in its place. Raises `StoreError` while others have it open."""
+    try:
+        if owners.others(files.owners, presence.name):
+            raise StoreError(
+                f"the store in {files.folder} is damaged, and another process still has it open",
+                hint="end the other escalera processes; the next one repairs the store",
+            )
+        aside = rescue.set_aside(files, now)
+    finally:
+        connection.close()
+    notice(rescue.rescue(files, aside, now))
 
 
-def _prepare(connection: sqlite3.Connection, files: Files, notice: Callable[[str], None]) -> str:
+def _prepare(connection: sqlite3.Connection, files: Files, notice: Notice) -> str:
     version = schema.version_of(connection)
     journal = choose_journal(connection, on_share=on_network_share(files.folder))
     if journal != "wal":
@@ -139,11 +156,9 @@ def open_reading(files: Files) -> Reading:
     """
     reading = _open_as_it_lies(files)
     try:
-        version = schema.version_of(reading.connection)
-        if version < schema.VERSION and reading.stamp != ():
+        if schema.version_of(reading.connection) < schema.VERSION:
             reading.close()
             reading = _open_copy(files)
-        if version < schema.VERSION:
             schema.migrate(reading.connection)
     except BaseException:
         reading.close()
@@ -154,7 +169,7 @@ def open_reading(files: Files) -> Reading:
 def _open_as_it_lies(files: Files) -> Reading:
     stamp = stamp_of(files)
     if size(files.database) + size(files.beside("-wal")) == 0:
-        return Reading(_in_memory(), ())
+        return Reading(_empty(), stamp)
     log, memory = size(files.beside("-wal")), present(files.beside("-shm"))
     if present(files.beside("-journal")) or (log and not memory):
         return _open_copy(files)
@@ -163,8 +178,10 @@ def _open_as_it_lies(files: Files) -> Reading:
     return Reading(connect(files.database, "mode=ro&immutable=1"), stamp)
 
 
-def _in_memory() -> sqlite3.Connection:
-    return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+def _empty() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    schema.migrate(connection)
+    return connection
 
 
 def _open_copy(files: Files) -> Reading:

@@ -7,10 +7,12 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING
 
 from orchestrator.store.files import PRIVATE_FILE, make_folder
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 _ENDING = ".lock"
 
@@ -18,7 +20,7 @@ _ENDING = ".lock"
 class Presence:
     """The lock that says this store object is alive. `name` is what a lease carries."""
 
-    def __init__(self, path: Path, lock: FileLock) -> None:
+    def __init__(self, path: Path, lock: BaseFileLock) -> None:
         self._path = path
         self._lock = lock
 
@@ -39,21 +41,11 @@ def appear(folder: Path) -> Presence:
     while True:
         descriptor, name = tempfile.mkstemp(suffix=_ENDING, dir=folder)
         os.close(descriptor)
-        if (presence := appear_as(folder, Path(name).name)) is not None:
-            return presence
-
-
-def appear_as(folder: Path, name: str) -> Presence | None:
-    """Say that the owner with that name lives; `None` when somebody just tidied its file away or holds it."""
-    lock = _lock(folder / name)
-    try:
-        lock.acquire()
-    except Timeout:
-        return None
-    if not (folder / name).exists():
-        lock.release()
-        return None
-    return Presence(folder / name, lock)
+        lock = _locked(Path(name))
+        if lock is not None and Path(name).exists():
+            return Presence(Path(name), lock)
+        if lock is not None:
+            lock.release()  # somebody took the new file for a dead owner's
 
 
 def is_dead(folder: Path, name: str) -> bool:
@@ -61,28 +53,23 @@ def is_dead(folder: Path, name: str) -> bool:
     path = folder / name
     if not path.exists():
         return True
-    lock = _lock(path)
-    try:
-        lock.acquire()
-    except (Timeout, OSError, NotImplementedError):
+    lock = _locked_if_possible(path)
+    if lock is None:
         return False
     lock.release()
     return True
 
 
 def tidy(folder: Path) -> None:
-    """Remove what dead owners left."""
+    """Remove what dead owners left, each file while it is locked."""
     for path in folder.glob(f"*{_ENDING}"):
-        lock = _lock(path)
-        try:
-            lock.acquire()
-        except (Timeout, OSError, NotImplementedError):
-            continue
-        path.unlink(missing_ok=True)
-        lock.release()
+        lock = _locked_if_possible(path)
+        if lock is not None:
+            path.unlink(missing_ok=True)
+            lock.release()
 
 
-def others(folder: Path, own: str | None) -> bool:
+def others(folder: Path, own: str) -> bool:
     """Whether another store object is alive."""
     return any(path.name != own and not is_dead(folder, path.name) for path in folder.glob(f"*{_ENDING}"))
 
@@ -90,17 +77,33 @@ def others(folder: Path, own: str | None) -> bool:
 @contextlib.contextmanager
 def held(path: Path, seconds: float) -> Iterator[None]:
     """Hold the lock of that file. Raises `TimeoutError` when another process has it for longer."""
-    lock = _lock(path, seconds)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise TimeoutError(f"{path} is held by another process") from error
+    lock = _locked(path, seconds)
+    if lock is None:
+        raise TimeoutError(f"{path} is held by another process")
     try:
         yield
     finally:
         lock.release()
 
 
-def _lock(path: Path, seconds: float = 0) -> FileLock:
-    """Usable from any thread, and a lock of the system or none at all: a marker file would outlive its owner."""
-    return FileLock(path, timeout=seconds, thread_local=False, mode=PRIVATE_FILE, fallback_to_soft=False, poll_interval=0.01)
+def _locked_if_possible(path: Path) -> BaseFileLock | None:
+    """As `_locked`; a file that cannot be locked at all (on a read-only disk) counts as held."""
+    try:
+        return _locked(path)
+    except (OSError, NotImplementedError):
+        return None
+
+
+def _locked(path: Path, seconds: float = 0) -> BaseFileLock | None:
+    """The file's lock, usable from any thread; `None` when somebody else has it for that long.
+
+    A lock of the system or none at all: a marker file would outlive its owner.
+    """
+    from filelock import FileLock, Timeout  # where it is first used: most readings need no lock
+
+    lock = FileLock(path, timeout=seconds, thread_local=False, mode=PRIVATE_FILE, fallback_to_soft=False, poll_interval=0.01)
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    return lock

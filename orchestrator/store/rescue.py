@@ -8,6 +8,7 @@ either begun anew or finished by the next process.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sqlite3
@@ -22,50 +23,74 @@ from typing import Any
 from orchestrator.store import backup, schema
 from orchestrator.store.files import PRIVATE_FILE, SIDES, Files, make_private, present
 
-_READY = "escalera.db.rescued-"
-_ASIDE = ".damaged-"
+_READY = "escalera.db.rescued"
 _PAGE = 4096
 _HEADER = 100
 _MAGIC = b"SQLite format 3\x00"
 
 
-def rescue(files: Files, now: datetime) -> Sequence[str]:
-    """Save what can be saved and say what was done. The caller is the only one who has the store open."""
-    stamp = _free_stamp(files, now)
+def set_aside(files: Files, now: datetime) -> str:
+    """Copy the damaged file, byte for byte, and name the copy. Raises `OSError` and leaves none behind.
+
+    To be called before the connection that met the damage is closed: closing moves its log into the file.
+    """
+    name = _free_name(files, now)
+    endings = [ending for ending in ("", *SIDES) if present(files.beside(ending))]
+    try:
+        for ending in endings:
+            _copy(files.beside(ending), files.folder / f"{name}{ending}")
+    except BaseException:
+        for ending in endings:
+            (files.folder / f"{name}{ending}").unlink(missing_ok=True)
+        raise
+    return name
+
+
+def rescue(files: Files, aside: str, now: datetime) -> str:
+    """Put what can be saved from the file set aside in the database's place, and say what was done.
+
+    The caller is the only one who has the store, and has closed it: SQLite, closing a file that was replaced, would
+    remove the new one's log by its name.
+    """
     with tempfile.TemporaryDirectory(prefix=".rescue-", dir=files.folder) as name:
         work = Files(Path(name))
-        _copy(files, work)
+        for ending in ("", "-wal", "-journal"):
+            if present(files.folder / f"{aside}{ending}"):
+                _copy(files.folder / f"{aside}{ending}", work.beside(ending))
         _mend_header(work.database)
         new = work.folder / "new.db"
         made_of = _rebuild(work.database, new, files, now)
-        os.replace(new, files.folder / f"{_READY}{stamp}")
+        os.replace(new, files.folder / _READY)
     finish(files)
-    aside = f"{files.database.name}{_ASIDE}{stamp}"
-    return [f"the store in {files.folder} was damaged; the damaged file is kept as {aside}. {made_of}"]
+    return f"the store in {files.folder} was damaged; the damaged file is kept as {aside}. {made_of}"
 
 
 def finish(files: Files) -> None:
-    """Put a rescued database in place; also one whose rescue was cut off."""
-    for ready in sorted(files.folder.glob(f"{_READY}*")):
-        stamp = ready.name.removeprefix(_READY)
-        for ending in (*SIDES, ""):
-            aside = files.folder / f"{files.database.name}{_ASIDE}{stamp}{ending}"
-            if present(files.beside(ending)):
-                os.replace(files.beside(ending), aside)
-        os.replace(ready, files.database)
+    """Put a rescued database in place; also one whose rescue was cut off by then."""
+    if not present(files.folder / _READY):
+        return
+    for ending in SIDES:
+        files.beside(ending).unlink(missing_ok=True)
+    os.replace(files.folder / _READY, files.database)
 
 
-def _free_stamp(files: Files, now: datetime) -> str:
-    stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
-    taken = {path.name.partition(_ASIDE)[2] for path in files.folder.glob(f"{files.database.name}{_ASIDE}*")}
-    return next(name for number in range(len(taken) + 1) if (name := stamp if number == 0 else f"{stamp}-{number}") not in taken)
+def tidy(files: Files) -> None:
+    """Remove what a rescue that was cut off had begun to build."""
+    for leftover in files.folder.glob(".rescue-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _copy(files: Files, work: Files) -> None:
-    shutil.copyfile(files.database, work.database)
-    for ending in ("-wal", "-journal"):
-        if present(files.beside(ending)):
-            shutil.copyfile(files.beside(ending), work.beside(ending))
+def _free_name(files: Files, now: datetime) -> str:
+    name = f"{files.database.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(free for free in names if not present(files.folder / free))
+
+
+def _copy(source: Path, target: Path) -> None:
+    make_private(target)
+    shutil.copyfile(source, target)
+    with target.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _mend_header(path: Path) -> None:
@@ -225,8 +250,8 @@ def _fill(target: sqlite3.Connection, tables: Sequence[str], files: Files, now: 
 def _tie(target: sqlite3.Connection, now: datetime) -> None:
     """Give turns without their session a new header, drop what belongs to nothing, and number claims above every old one."""
     target.execute(
-        "INSERT INTO sessions (id, workspace, workspace_key, nonce, state) SELECT DISTINCT session, '', '', lower(hex(randomblob(8))), 'routing'"
-        " FROM turns WHERE session NOT IN (SELECT id FROM sessions)"
+        "INSERT INTO sessions (id, workspace, workspace_key, nonce, state) SELECT session, '', '', lower(hex(randomblob(8))), 'routing'"
+        " FROM turns WHERE session NOT IN (SELECT id FROM sessions) GROUP BY session"
     )
     target.execute("DELETE FROM steps WHERE turn NOT IN (SELECT id FROM turns)")
     for table in ("external_sessions", "leases"):

@@ -52,8 +52,13 @@ def time_text(moment: datetime | None) -> str | None:
 
 
 def time_value(value: Any) -> datetime | None:
-    """Any form of time that a row may hold; raises for what is none."""
-    return None if value is None else parse_time(value)
+    """Any form of time that a row may hold, seconds since 1970 among them; raises one of `BAD` for what is none."""
+    if value is None:
+        return None
+    try:
+        return parse_time(value)
+    except ValueError:
+        return parse_time(float(value))  # a column of text makes a text of a number
 
 
 # -- parts ---------------------------------------------------------------------------------------
@@ -65,18 +70,37 @@ def part_text(part: Part) -> str:
     return encode({"type": _NAMES[type(part)], **fields})
 
 
-def part_value(payload: Any) -> Part:
-    """The step of a payload. Raises one of `BAD` for a damaged one."""
-    fields = json.loads(payload)
-    kind = fields.pop("type")
+def decoded(payloads: Sequence[Any]) -> Sequence[Any]:
+    """The JSON of many rows, in one go where all of it is sound; a damaged row's place holds the error."""
+    try:
+        together = json.loads(f"[{','.join(payloads)}]")
+    except BAD:
+        together = ()
+    return together if len(together) == len(payloads) else [_decoded(payload) for payload in payloads]
+
+
+def _decoded(payload: Any) -> Any:
+    try:
+        return json.loads(payload)
+    except BAD as problem:
+        return problem
+
+
+def part_value(fields: Any) -> Part:
+    """The step of a decoded payload. Raises one of `BAD` for a damaged one."""
+    if isinstance(fields, Exception):
+        raise ValueError(str(fields))
+    kind, extra = fields["type"], fields.get("extra")
+    if extra is not None:
+        _mapping(extra)
     if kind == "text":
-        return Text(_str(fields["text"]), _mapping_or_none(fields.get("extra")))
+        return Text(_str(fields["text"]), extra)
     if kind == "reasoning":
-        return Reasoning(_str(fields["text"]), _str_or_none(fields.get("model")), _str_or_none(fields.get("signature")), _mapping_or_none(fields.get("extra")))
+        return Reasoning(_str(fields["text"]), _str_or_none(fields.get("model")), _str_or_none(fields.get("signature")), extra)
     if kind == "tool_call":
-        return ToolCall(_str(fields["id"]), _str(fields["name"]), _mapping(fields["arguments"]), _mapping_or_none(fields.get("extra")))
+        return ToolCall(_str(fields["id"]), _str(fields["name"]), _mapping(fields["arguments"]), extra)
     if kind == "tool_result":
-        return ToolResult(_str(fields["id"]), _str(fields["content"]), fields.get("is_error") is True, _mapping_or_none(fields.get("extra")))
+        return ToolResult(_str(fields["id"]), _str(fields["content"]), fields.get("is_error") is True, extra)
     raise ValueError(f"no such step: {kind!r}")
 
 
@@ -97,7 +121,7 @@ def turn_row(turn: Turn) -> Row:
         encode([{"rule": reason.rule, "detail": reason.detail} for reason in turn.reasons]) if turn.reasons else None,
         time_text(turn.started_at),
         time_text(turn.ended_at),
-        None if turn.usage is None else encode({name: getattr(turn.usage, name) for name in Usage.__slots__}),
+        None if turn.usage is None else encode({name: value for name in Usage.__slots__ if (value := getattr(turn.usage, name)) is not None}),
         None if turn.error is None else encode({"type": turn.error.type, "message": turn.error.message}),
         turn.continues,
         clean_text(turn.model_requested),
@@ -117,18 +141,18 @@ def turn_value(row: Row, steps: tuple[Part, ...], complain: Complain) -> Turn | 
         place,
         part,
         name,
-        _or_none(_str_or_none, prompt, "prompt", complain),
+        None if prompt is None else _or_none(_str, prompt, "prompt", complain),
         steps,
         end,
-        _or_none(_str_or_none, mode, "mode", complain),
+        None if mode is None else _or_none(_str, mode, "mode", complain),
         () if reasons is None else _or_none(_reasons, reasons, "reasons", complain) or (),
-        _or_none(time_value, started, "started_at", complain),
-        _or_none(time_value, ended, "ended_at", complain),
+        None if started is None else _or_none(time_value, started, "started_at", complain),
+        None if ended is None else _or_none(time_value, ended, "ended_at", complain),
         None if usage is None else _or_none(_usage, usage, "usage", complain),
         None if error is None else _or_none(_turn_error, error, "error", complain),
-        _or_none(_int_or_none, continues, "continues", complain),
-        _or_none(_str_or_none, requested, "model_requested", complain),
-        _or_none(_str_or_none, served, "model_served", complain),
+        None if continues is None else _or_none(_int, continues, "continues", complain),
+        None if requested is None else _or_none(_str, requested, "model_requested", complain),
+        None if served is None else _or_none(_str, served, "model_served", complain),
     )
 
 
@@ -147,7 +171,7 @@ def _reasons(text: Any) -> tuple[Reason, ...]:
 
 def _usage(text: Any) -> Usage:
     fields = _mapping(json.loads(text))
-    return Usage(**{name: _number_or_none(fields.get(name)) for name in Usage.__slots__})
+    return Usage(**{name: _number(value) for name, value in fields.items() if name in Usage.__slots__})
 
 
 def _turn_error(text: Any) -> TurnError:
@@ -336,8 +360,8 @@ def _int_or_none(value: Any) -> int | None:
     return None if value is None else _int(value)
 
 
-def _number_or_none(value: Any) -> Any:
-    if value is not None and not isinstance(value, int | float):
+def _number(value: Any) -> Any:
+    if not isinstance(value, int | float):
         raise TypeError(f"{value!r:.40} is no number")
     return value
 

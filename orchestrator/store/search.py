@@ -113,12 +113,14 @@ def _text(connection: sqlite3.Connection, turn: int, notice: Notice) -> str:
     """Prompt and steps of a turn, a line each."""
     (prompt,) = connection.execute("SELECT prompt FROM turns WHERE id = ?", (turn,)).fetchone()
     payloads = connection.execute("SELECT payload FROM steps WHERE turn = ? ORDER BY seq", (turn,)).fetchall()
-    return "\n".join([prompt if isinstance(prompt, str) else "", *(line for (payload,) in payloads for line in _said(payload, notice))])
+    return "\n".join(
+        [prompt if isinstance(prompt, str) else "", *(line for fields in rows.decoded([payload for (payload,) in payloads]) for line in _said(fields, notice))]
+    )
 
 
-def _said(payload: object, notice: Notice) -> Iterator[str]:
+def _said(fields: object, notice: Notice) -> Iterator[str]:
     try:
-        part = rows.part_value(payload)
+        part = rows.part_value(fields)
     except rows.BAD as problem:
         notice(f"a step was left out of the search: {problem}")
         return

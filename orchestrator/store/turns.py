@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 
 from orchestrator.errors import StoreError
 from orchestrator.messages import Part
@@ -13,7 +14,7 @@ from orchestrator.store import rows
 
 
 def open_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> None:
-    """Store a new turn. Raises `StoreError` for an index that another turn has, or that lies before one."""
+    """Store a new turn as open. Raises `StoreError` for an index that another turn has, or that lies before one."""
     row = connection.execute("SELECT id, outcome, role, agent, prompt, continues FROM turns WHERE session = ? AND idx = ?", (session, turn.index)).fetchone()
     if row is not None:
         _, role, _, agent, prompt, *_ = rows.turn_row(turn)
@@ -23,7 +24,7 @@ def open_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> None:
     (last,) = connection.execute("SELECT max(idx) FROM turns WHERE session = ?", (session,)).fetchone()
     if turn.index < (0 if last is None else last + 1):
         raise StoreError(f"session {session} is past turn {turn.index}: its last is {last}")
-    insert_turn(connection, session, turn)
+    insert_turn(connection, session, replace(turn, outcome=Outcome.OPEN))
 
 
 def append_step(connection: sqlite3.Connection, session: str, index: int, seq: int, step: Part) -> None:

@@ -1,0 +1,428 @@
+"""Damaged rows hide nothing else; a damaged file is set aside whole, and what can be read lives on."""
+
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestrator.clock import parse_time
+from orchestrator.errors import LeaseLost, StoreError
+from orchestrator.messages import Text, Usage
+from orchestrator.percepts import Percept
+from orchestrator.session import Outcome, Role, Session, State, Turn
+from orchestrator.store import Claim, rescue
+from orchestrator.store.files import Files
+from orchestrator.store.sqlite import SqliteStore, open_store
+
+TRIALS = Path(__file__).parents[1] / "trials"
+PAGE = 4096
+Opened = Callable[..., SqliteStore]
+
+
+@pytest.fixture
+def filled(sqlite: Opened, folder: Path, completed) -> Path:
+    """The database file of a closed store: two large sessions and a percept; without a backup."""
+    store = sqlite()
+    for identity in ("s1", "s2"):
+        turns = [completed(index, steps=(Text(f"{identity} answer {index} " * 60),)) for index in range(100)]
+        store.import_session(Session(id=identity, workspace="/work/a", nonce="n", state=State.WAITING), turns)
+    store.learn(Percept("p1", "one", "user"))
+    store.close()
+    return folder / "escalera.db"
+
+
+def without_backups(folder: Path) -> None:
+    shutil.rmtree(folder / "backups")
+
+
+def change(database: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        for statement in statements:
+            assert connection.execute(statement).rowcount
+        connection.commit()
+
+
+def overwrite(database: Path, page: int, garbage: bytes = b"\xa5" * PAGE) -> None:
+    """Write over a page, counted from 1."""
+    with database.open("r+b") as file:
+        file.seek((page - 1) * PAGE)
+        file.write(garbage)
+
+
+def pages_of(database: Path, table: str) -> list[int]:
+    with closing(sqlite3.connect(database)) as connection:
+        return [page for (page,) in connection.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY pageno", (table,))]
+
+
+# -- rows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE turns SET role = 'butler' WHERE session = 's1' AND idx = 7",
+        "UPDATE turns SET outcome = 'splendid' WHERE session = 's1' AND idx = 7",
+        "UPDATE turns SET agent = x'ff' WHERE session = 's1' AND idx = 7",
+    ],
+)
+def test_a_damaged_turn_is_skipped_and_named(filled: Path, sqlite: Opened, damage: str) -> None:
+    change(filled, damage)
+    store = sqlite(read_only=True)
+    indexes = [turn.index for turn in store.log("s1").newest_first(outcomes=None)]
+    assert indexes == [index for index in range(99, -1, -1) if index != 7]
+    assert store.log("s2").count() == 100
+    assert any("session s1, turn 7" in notice for notice in store.notices)
+
+
+@pytest.mark.parametrize("payload", ["'{'", "'[]'", "'null'", '\'{"type": "dance"}\'', '\'{"type": "text"}\'', "x'c3'", "'1],[2'", "'{},{}'", "''"])
+def test_a_damaged_step_is_skipped_and_named(filled: Path, sqlite: Opened, payload: str) -> None:
+    change(filled, f"UPDATE steps SET payload = {payload} WHERE turn = (SELECT id FROM turns WHERE session = 's1' AND idx = 98)")
+    store = sqlite()
+    turns = list(store.log("s1").newest_first())
+    assert [turn.index for turn in turns if not turn.steps] == [98]
+    assert len(turns) == 100
+    assert any("session s1, turn 98" in notice for notice in store.notices)
+    assert len(store.search("answer", None, limit=500)) == 199
+
+
+@pytest.mark.parametrize("column", ["started_at", "ended_at", "usage", "error", "reasons"])
+def test_a_damaged_field_of_a_turn_is_unknown(filled: Path, sqlite: Opened, column: str) -> None:
+    change(filled, f"UPDATE turns SET {column} = 'not a date' WHERE session = 's1' AND idx = 7")
+    store = sqlite(read_only=True)
+    turn = store.log("s1").get(7)
+    assert turn.prompt == "prompt 7"
+    assert not getattr(turn, column)
+    assert any(f"turn 7: {column}" in notice for notice in store.notices)
+
+
+@pytest.mark.parametrize("column", ["state", "need", "last_need", "brief", "updated_at", "created_at"])
+def test_a_damaged_field_of_a_session_hides_neither_it_nor_others(filled: Path, sqlite: Opened, column: str) -> None:
+    change(filled, f"UPDATE sessions SET {column} = '{{' WHERE id = 's1'")
+    store = sqlite()
+    session = store.find("s1", "/work/a")
+    assert getattr(session, column) == (State.ROUTING if column == "state" else None)
+    assert len(store.list(None)) == 2
+    assert any(f"session s1: {column}" in notice for notice in store.notices)
+    assert isinstance(store.claim("s1", "me", timedelta(minutes=1)), Claim)
+
+
+def test_a_damaged_percept_and_a_damaged_lease_hide_nothing(filled: Path, sqlite: Opened) -> None:
+    store = sqlite()
+    store.learn(Percept("p2", "two", "user"))
+    store.claim("s1", "lost", timedelta(minutes=1))
+    store.close()
+    change(filled, "UPDATE percepts SET producer = 'nobody' WHERE id = 'p1'", "UPDATE leases SET expires_at = 'soon'")
+    store = sqlite()
+    assert [percept.id for percept in store.percepts()] == ["p2"]
+    assert any("percept p1" in notice for notice in store.notices)
+    claim = store.claim("s1", "me", timedelta(minutes=1))
+    assert isinstance(claim, Claim)
+    change(filled, "UPDATE leases SET expires_at = 'soon'")
+    with pytest.raises(LeaseLost):
+        store.save(claim, store.find("s1", "/work/a"))
+
+
+@pytest.mark.trial("T73")
+def test_t73_every_form_of_time_compares_and_a_bad_one_stays_with_its_session(sqlite: Opened, folder: Path) -> None:
+    trial = json.loads((TRIALS / "T73.json").read_text())
+    store = sqlite()
+    for key in trial["sessions"]:
+        store.create(Session(id=key, workspace="/work/a", nonce="n"))
+    store.close()
+    with closing(sqlite3.connect(folder / "escalera.db")) as connection:
+        for key, fields in trial["sessions"].items():
+            connection.execute("UPDATE sessions SET updated_at = ? WHERE id = ?", (fields.get("last_used"), key))
+        connection.commit()
+    store = sqlite(read_only=True)
+    now, limit = parse_time(trial["now"]), trial["stale_after_s"]
+    found = {key: store.find(key, "/work/a").updated_at for key in trial["sessions"]}
+    fresh = {key for key, used in found.items() if used is not None and (now - used).total_seconds() <= limit}
+    assert fresh == {key for key, wanted in trial["expect"].items() if wanted == "resume"}
+    assert {key for key, used in found.items() if used is None} == {"e", "f"}
+    assert len(store.list(None)) == len(trial["sessions"])
+
+
+@pytest.mark.trial("T73")
+@pytest.mark.parametrize("text", ["2026-01-01T10:00:00", "2026-01-01T10:00:00Z", "2026-01-01T12:00:00+02:00", "20260101T100000Z", 1767261600, 1767261600.0])
+def test_t73_a_time_without_a_zone_is_utc(text: str | float) -> None:
+    assert parse_time(text) == datetime(2026, 1, 1, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["not a date", "", "0001-01-01T00:00:00+14:00", 1e300, float("nan"), float("inf")])
+def test_what_is_no_time_is_a_value_error(text: str | float) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  the kind is the contract
+        parse_time(text)
+
+
+# -- the file ------------------------------------------------------------------------------------
+
+
+@pytest.mark.trial("T70")
+def test_t70_a_file_that_is_no_database_is_kept_aside_and_work_goes_on(sqlite: Opened, folder: Path) -> None:
+    text = json.loads((TRIALS / "T70.json").read_text())["file_text"].encode()
+    folder.mkdir(parents=True)
+    (folder / "escalera.db").write_bytes(text)
+    store = sqlite()
+    assert store.list(None) == []
+    (notice,) = store.notices
+    (aside,) = folder.glob("escalera.db.damaged-*")
+    assert aside.name in notice
+    assert aside.read_bytes() == text
+    store.create(Session(id="s1", workspace="/work/a", nonce="n"))
+    store.close()
+    assert [summary.id for summary in sqlite().list(None)] == ["s1"]
+
+
+def test_a_header_that_was_overwritten_loses_nothing(filled: Path, folder: Path, sqlite: Opened) -> None:
+    without_backups(folder)
+    overwrite(filled, 1, b"\0" * 100)
+    damaged = filled.read_bytes()
+    store = sqlite()
+    assert {summary.id: summary.turns for summary in store.list(None)} == {"s1": 100, "s2": 100}
+    assert store.log("s1").get(99).steps == (Text("s1 answer 99 " * 60),)
+    assert store.find("s1", "/work/a").state is State.WAITING
+    assert [percept.id for percept in store.percepts()] == ["p1"]
+    (aside,) = folder.glob("escalera.db.damaged-*")
+    assert aside.read_bytes() == damaged
+    assert "2 sessions, 200 turns, 1 percepts" in store.notices[0]
+
+
+def test_damaged_pages_cost_only_what_they_held(filled: Path, folder: Path, sqlite: Opened) -> None:
+    without_backups(folder)
+    leaves = pages_of(filled, "steps")
+    for page in leaves[10:12]:
+        overwrite(filled, page)
+    store = sqlite()
+    turns = list(store.log("s1").newest_first()) + list(store.log("s2").newest_first())
+    assert len(turns) == 200
+    lost = [turn for turn in turns if not turn.steps]
+    assert 0 < len(lost) <= 20
+    assert all(turn.steps[0].text.startswith(("s1", "s2")) for turn in turns if turn.steps)
+    assert len(list(folder.glob("escalera.db.damaged-*Z"))) == 1
+
+
+def test_a_file_that_was_cut_off_keeps_its_beginning(filled: Path, folder: Path, sqlite: Opened) -> None:
+    without_backups(folder)
+    first, *_, last = pages_of(filled, "turns")
+    with filled.open("r+b") as file:
+        file.truncate((last - 1) * PAGE)
+    assert first < last
+    store = sqlite()
+    assert len(store.list(None)) == 2
+    assert 20 < store.log("s1").count() + store.log("s2").count() < 200
+    assert store.log("s1").get(3).steps
+    with closing(sqlite3.connect(filled)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_the_backup_fills_in_what_was_lost(filled: Path, folder: Path, sqlite: Opened, clock, completed) -> None:
+    clock.advance(hours=1)
+    store = sqlite()
+    store.import_session(Session(id="s3", workspace="/work/a", nonce="n"), [completed(0)])
+    store.close()
+    for page in pages_of(filled, "steps")[3:9]:
+        overwrite(filled, page)
+    store = sqlite()
+    assert all(turn.steps for name in ("s1", "s2") for turn in store.log(name).newest_first())
+    assert store.log("s3").count() == 1
+    assert "backup of 2026-01-01 10:00 UTC" in store.notices[0]
+
+
+def test_what_was_dropped_on_purpose_does_not_come_back_from_a_backup(filled: Path, sqlite: Opened) -> None:
+    store = sqlite()
+    store.drop("s2")
+    store.forget("p1")
+    store.close()
+    overwrite(filled, pages_of(filled, "steps")[3])
+    store = sqlite()
+    assert [percept.id for percept in store.percepts()] == []
+    assert [summary.id for summary in store.list(None)] == ["s1"]
+
+
+def test_a_destroyed_file_is_replaced_by_the_newest_backup_that_is_whole(filled: Path, folder: Path, sqlite: Opened, clock) -> None:
+    clock.advance(days=2)
+    sqlite().close()
+    newest = max((folder / "backups").glob("escalera-*.db"))
+    newest.write_bytes(b"spoilt" * 1000)
+    filled.write_bytes(b"spoilt" * 10000)
+    store = sqlite()
+    assert {summary.id: summary.turns for summary in store.list(None)} == {"s1": 100, "s2": 100}
+    assert store.log("s2").get(5).steps
+
+
+def test_turns_whose_session_was_lost_get_a_new_header(filled: Path, folder: Path, sqlite: Opened) -> None:
+    without_backups(folder)
+    (page,) = pages_of(filled, "sessions")
+    overwrite(filled, page)
+    store = sqlite()
+    assert {summary.id: summary.turns for summary in store.list(None)} == {"s1": 100, "s2": 100}
+    assert store.find("s1", "/elsewhere").nonce
+    assert store.log("s1").get(3).prompt == "prompt 3"
+
+
+def test_damage_met_in_the_middle_of_a_turn_does_not_end_it(filled: Path, folder: Path, sqlite: Opened, clock, completed) -> None:
+    store = sqlite()
+    claim = store.claim("s1", "me", timedelta(minutes=1))
+    session = store.find("s1", "/work/a")
+    store.open_turn(claim, completed(100), session)
+    store.append_step(claim, 100, 0, Text("before"))
+    with closing(sqlite3.connect(filled)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for page in pages_of(filled, "turns_by_outcome") + pages_of(filled, "sessions_by_workspace"):
+        overwrite(filled, page)
+    store._database._writing.connection.execute("PRAGMA shrink_memory")
+    store.append_step(claim, 100, 1, Text("after"))
+    store.close_turn(claim, completed(100, usage=Usage(1, 2)), session)
+    assert store.log("s1").get(100) == completed(100, steps=(Text("before"), Text("after")), usage=Usage(1, 2))
+    assert store.log("s1").count() == 101
+    assert len(list(folder.glob("escalera.db.damaged-*Z"))) == 1
+    store.release(claim)
+    assert store.claim("s1", "next", timedelta(minutes=1)).fence > claim.fence
+
+
+def test_a_claim_after_a_rescue_has_a_fence_above_every_older_one(filled: Path, folder: Path, sqlite: Opened) -> None:
+    store = sqlite()
+    old = store.claim("s1", "me", timedelta(minutes=1))
+    store.release(old)
+    store.close()
+    (page,) = pages_of(filled, "meta")
+    overwrite(filled, page)
+    assert sqlite().claim("s1", "me", timedelta(minutes=1)).fence > old.fence
+
+
+def test_the_log_of_a_damaged_file_is_kept_and_read(filled: Path, folder: Path, tmp_path: Path, sqlite: Opened, clock, completed) -> None:
+    store = sqlite()
+    store.import_session(Session(id="s3", workspace="/work/a", nonce="n"), [completed(0)])
+    left = tmp_path / "left"
+    shutil.copytree(folder, left)
+    without_backups(left)
+    store.close()
+    log = (left / "escalera.db-wal").read_bytes()
+    overwrite(left / "escalera.db", pages_of(filled, "steps")[5])
+    with left.joinpath("escalera.db").open("r+b") as file:
+        file.write(b"\0" * 16)
+    with closing(open_store(left, clock=clock)) as store:
+        assert store.log("s3").count() == 1
+        assert len(store.list(None)) == 3
+    (aside,) = left.glob("escalera.db.damaged-*-wal")
+    assert aside.read_bytes() == log
+
+
+def test_a_file_that_another_process_has_open_is_not_moved_away(filled: Path, folder: Path, sqlite: Opened, clock) -> None:
+    first = sqlite()
+    overwrite(filled, 1, b"\0" * 100)
+    with pytest.raises(StoreError, match="another process"):
+        open_store(folder, clock=clock)
+    assert not list(folder.glob("*damaged-*"))
+    first.close()
+    assert len(sqlite().list(None)) == 2
+
+
+def test_processes_that_meet_the_damage_at_once_rescue_once(filled: Path, folder: Path) -> None:
+    overwrite(filled, 1, b"\0" * 100)
+    script = """
+import sys
+from pathlib import Path
+from orchestrator.clock import SystemClock
+from orchestrator.errors import StoreError
+from orchestrator.store.sqlite import open_store
+store = open_store(Path(sys.argv[1]), clock=SystemClock())
+print(len(store.list(None)), len([notice for notice in store.notices if "damaged" in notice]))
+store.close()
+"""
+    children = [subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    told = sorted(child.communicate()[0] for child in children)
+    assert told == ["2 0\n", "2 0\n", "2 0\n", "2 1\n"]
+    assert len(list(folder.glob("escalera.db.damaged-*Z"))) == 1
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_rescue_that_was_cut_off_is_finished(filled: Path, folder: Path, sqlite: Opened, log: bool) -> None:
+    (folder / "escalera.db.rescued").write_bytes(filled.read_bytes())
+    (folder / ".rescue-half").mkdir()
+    (folder / ".rescue-half" / "new.db").write_bytes(b"half")
+    filled.write_bytes(b"damaged")
+    if log:
+        (folder / "escalera.db-wal").write_bytes(b"its log")
+    assert len(sqlite().list(None)) == 2
+    assert {path.name for path in folder.iterdir()} == {"escalera.db", "escalera.db-wal", "escalera.db-shm", "escalera.lock", "owners", "backups"}
+
+
+def test_two_rescues_at_one_time_keep_both_files(sqlite: Opened, folder: Path, clock) -> None:
+    for text in (b"first" * 50, b"second" * 50):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "escalera.db").write_bytes(text)
+        rescue.rescue(Files(folder), rescue.set_aside(Files(folder), clock.now()), clock.now())
+    assert {path.read_bytes()[:5] for path in folder.glob("escalera.db.damaged-*")} == {b"first", b"secon"}
+
+
+# -- backups -------------------------------------------------------------------------------------
+
+
+def backups(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "backups").glob("*.db"))
+
+
+def test_a_backup_is_made_once_a_day_and_three_are_kept(filled: Path, folder: Path, sqlite: Opened, clock) -> None:
+    assert backups(folder) == ["escalera-20260101T100000Z.db"]
+    clock.advance(hours=23)
+    sqlite().close()
+    assert len(backups(folder)) == 1
+    for _ in range(4):
+        clock.advance(days=1)
+        sqlite().close()
+    assert backups(folder) == [f"escalera-2026010{day}T090000Z.db" for day in (4, 5, 6)]
+    with closing(sqlite3.connect(folder / "backups" / backups(folder)[-1])) as connection:
+        assert connection.execute("SELECT count(*) FROM turns").fetchone() == (200,)
+
+
+def test_a_backup_from_the_future_stops_none(filled: Path, folder: Path, sqlite: Opened, clock) -> None:
+    (folder / "backups" / backups(folder)[0]).rename(folder / "backups" / "escalera-20990101T000000Z.db")
+    sqlite().close()
+    assert "escalera-20260101T100000Z.db" in backups(folder)
+
+
+def test_no_backup_is_made_of_damage_and_the_damage_is_found(filled: Path, folder: Path, sqlite: Opened, clock) -> None:
+    overwrite(filled, pages_of(filled, "steps")[3])
+    clock.advance(days=2)
+    store = sqlite()
+    assert any("set aside" in notice or "kept as" in notice for notice in store.notices)
+    assert all(turn.steps for turn in store.log("s1").newest_first())
+    assert backups(folder) == ["escalera-20260101T100000Z.db"]
+
+
+def test_an_empty_store_makes_no_backup(sqlite: Opened, folder: Path) -> None:
+    sqlite().close()
+    assert not (folder / "backups").exists()
+
+
+def test_a_backup_that_cannot_be_made_is_said_and_stops_nothing(folder: Path, sqlite: Opened, clock) -> None:
+    store = sqlite()
+    store.create(Session(id="s1", workspace="/w", nonce="n"))
+    (folder / "backups").write_text("in the way")
+    store.close()
+    assert any("no backup" in notice for notice in store.notices)
+    assert len(sqlite().list(None)) == 1
+
+
+def test_turns_of_a_backup_that_were_open_are_interrupted(sqlite: Opened, folder: Path, clock) -> None:
+    store = sqlite()
+    store.create(Session(id="s1", workspace="/w", nonce="n"))
+    claim = store.claim("s1", "me", timedelta(minutes=1))
+    store.open_turn(claim, Turn(0, Role.PRIMARY, "a", "p"), store.find("s1", "/w"))
+    store.close()
+    (folder / "escalera.db").write_bytes(b"gone" * 5000)
+    store = sqlite()
+    assert store.log("s1").get(0).outcome is Outcome.INTERRUPTED
+    assert isinstance(store.claim("s1", "me", timedelta(minutes=1)), Claim)
