@@ -1,1 +1,1 @@
-"""Benchmarks and long proofs: nothing here is needed to run or test the product."""
+"""Benchmarks: nothing here is needed to run or test the product."""
