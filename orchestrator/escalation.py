@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -198,13 +199,20 @@ def _record(place: Workplace, claim: Claim, plan: Plan, ended: _Ended, recorder:
     try:
         recorder.catch_up()
         place.store.close_turn(claim, turn, session, _facts(place, plan, ended))
-        if ended.outcome in TOLD:
-            place.store.mark_used([percept.id for percept in plan.chosen.sent], ended.at)
     except StoreFull as refusal:
         notices.append(f"this turn could not be saved: {refusal.message}")
         error = error or refusal
         session = plan.standing.session
+    else:
+        _mark_told(place, plan, ended)
     return Report(session, turn, plan, tuple(notices), error=error, handed_over=ended.heard.handed_over if ended.outcome is Outcome.ESCALATED else None)
+
+
+def _mark_told(place: Workplace, plan: Plan, ended: _Ended) -> None:
+    """Facts that were really sent count as used (page 4); a disk too full to note it takes nothing from the stored turn."""
+    if ended.outcome in TOLD:
+        with suppress(StoreFull):
+            place.store.mark_used([percept.id for percept in plan.chosen.sent], ended.at)
 
 
 def _closed(ended: _Ended) -> Turn:

@@ -11,6 +11,7 @@ from orchestrator.clock import format_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.percepts import MAX_CONTENT, Percept
+from orchestrator.store import Store
 
 CORE_WEIGHT = 100
 """What a fact weighs that the user asked to keep (page 4)."""
@@ -30,7 +31,7 @@ def command() -> None:
 def list_(front: Front, ref: str | None, as_json: bool) -> None:
     """All facts that may be told, heaviest first. Listing is no use of them."""
     store = front.store(read_only=True)
-    percepts = store.percepts(session=_session(front, ref))
+    percepts = store.percepts(session=_session(front, store, ref))
     if as_json:
         front.output.print_json({"format": "escalera.percepts/1", "percepts": [percept_object(percept) for percept in percepts]})
         return
@@ -85,9 +86,9 @@ def forget(front: Front, ref: str, as_json: bool) -> None:
         front.output.say(f"forgotten: {percept.id[:8]}  {percept.content}")
 
 
-def _session(front: Front, ref: str | None) -> str | None:
+def _session(front: Front, store: Store, ref: str | None) -> str | None:
     try:
-        return front.store(read_only=True).find(ref, front.workspace).id
+        return store.find(ref, front.workspace).id
     except NotFound:
         if ref is not None:
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from orchestrator.clock import Clock
@@ -88,7 +88,7 @@ def run_turn(provider: Provider, request: Request, *, limits: Limits, role: Role
     while True:
         call = _Call(role, nonce, heard, desk, answered)
         with_retries(
-            lambda call=call, request=request: call.consume(provider, request),  # type: ignore[misc]
+            lambda call=call, request=request: call.consume(provider, request),  # type: ignore[misc]  # defaults bind this round's values
             may_retry=call.nothing_emitted,
             attempts=limits.retry_attempts,
             max_wait=limits.retry_max_wait,
@@ -141,6 +141,8 @@ class _Call:
             error.agent = error.agent or request.agent
             self._end()
             raise
+        finally:
+            _close(events)
         self._end()
         if finished is None:
             self._desk.cancel.raise_if_set()
@@ -220,6 +222,13 @@ class _Call:
         if self._usage is not None:
             self._answered.usage = _added(self._answered.usage or Usage(), self._usage)
             self._usage = None
+
+
+def _close(events: Iterator[Event]) -> None:
+    """Whatever ends the call, also a store that takes no more steps: the provider lets go of its socket or child now."""
+    close = getattr(events, "close", None)
+    if close is not None:
+        close()
 
 
 def _run_tool(tools: dict[str, Tool], call: ToolCall, limits: Limits, desk: Desk) -> ToolResult:

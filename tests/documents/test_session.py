@@ -351,7 +351,9 @@ def test_a_wrong_value_is_told_in_a_few_words() -> None:
 def test_no_value_at_all_makes_it_crash(value: object) -> None:
     for data in (value, {"turns": value}, {"turns": [value]}, {**MINIMAL, "need": value}, {"turns": [turn(answer=None, steps=[value])]}):
         with contextlib.suppress(DocumentError):
-            parse(data)
+            session, turns = parse(data)
+            assert session.id
+            assert all(isinstance(found, Turn) for found in turns)
 
 
 def test_a_document_of_many_turns_is_read_in_linear_time() -> None:
