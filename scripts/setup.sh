@@ -1,5 +1,5 @@
 # Makes .venv, with Escalera and all its plugins in it; sourced by ./escalera and ./test. Needs Python 3.11 or newer.
-# Nothing outside the checkout is touched, except that a Debian without python3-venv gets it (as root, or by sudo).
+# Nothing outside the checkout is touched, except that a Debian without python3-venv or libgomp1 gets them (as root, or by sudo).
 
 set -eu
 root=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd -P)
@@ -18,16 +18,19 @@ find_python() {
     fail "Escalera needs Python 3.11 or newer as python3; name another one with PYTHON=/path/to/python"
 }
 
+debian_package() {
+    command -v apt-get >/dev/null 2>&1 || return 0
+    sudo=
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    echo "$1 is missing: installing it with apt-get" >&2
+    { $sudo apt-get update -qq && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$1"; } >/dev/null ||
+        fail "$1 could not be installed; install it, then try again"
+}
+
 make_venv() {
     "$python" -m venv "$1" >/dev/null 2>&1 && return
     rm -rf "$1"
-    if command -v apt-get >/dev/null 2>&1; then
-        sudo=
-        [ "$(id -u)" = 0 ] || sudo=sudo
-        echo "python3-venv is missing: installing it with apt-get" >&2
-        { $sudo apt-get update -qq && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv; } >/dev/null ||
-            fail "python3-venv could not be installed; install it, then try again"
-    fi
+    debian_package python3-venv
     "$python" -m venv "$1" || fail "$python cannot make a virtual environment; install its venv module, then try again"
 }
 
@@ -51,5 +54,7 @@ if [ ! -x "$root/.venv/bin/escalera" ] || [ "$(cat "$root/.venv/.made-from" 2>/d
     find_uv
     (cd "$root" && UV_PYTHON_DOWNLOADS=never UV_PYTHON="$python" "$uv" sync --quiet --all-packages --all-extras) ||
         fail "the packages could not be installed; see the message above"
+    # The embedded model's program is linked against it.
+    "$root/.venv/bin/python" -c 'import xllamacpp' 2>/dev/null || debian_package libgomp1
     printf '%s\n' "$wanted" >"$root/.venv/.made-from"
 fi

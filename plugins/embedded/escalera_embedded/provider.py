@@ -8,7 +8,7 @@ from typing import Any
 from escalera_openrouter.provider import Endpoint, OpenAIProvider
 
 from escalera_embedded.options import EmbeddedOptions
-from escalera_embedded.server import Running, Servers, ServerSettings
+from escalera_embedded.server import Running, Servers, ServerSettings, program
 from escalera_embedded.weights import model_file
 from orchestrator.errors import PluginError
 from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request
@@ -50,8 +50,9 @@ class EmbeddedProvider:
         yield from self._client(running, request).run(request, cancel=cancel, ask=ask)
 
     def check(self) -> CheckResult:
-        """Whether program and weights are there; nothing is loaded."""
+        """Whether program and weights are there; the weights are not loaded."""
         try:
+            program()
             path = model_file(self._options.model_path)
         except PluginError as error:
             return CheckResult(False, "not_installed", error.message, error.hint)

@@ -62,7 +62,7 @@ class Servers:
         if starting.running is None:
             with self._lock:
                 self._starting.pop(settings, None)  # it is tried anew next time
-            raise PluginError(f"{settings.model} cannot be loaded by llama.cpp.", hint="Is it a whole GGUF file, and is there memory for it?")
+            raise starting.problem
         return starting.running
 
     def close(self) -> None:
@@ -80,6 +80,8 @@ class _Starting:
     def __init__(self, settings: ServerSettings) -> None:
         self.done = threading.Event()
         self.running: Running | None = None
+        self.problem = PluginError(f"{settings.model} cannot be loaded by llama.cpp.", hint="Is it a whole GGUF file, and is there memory for it?")
+        """What it means that `running` is not there."""
         self._server: object | None = None
         self._thread = threading.Thread(target=self._start, args=(settings,), name="escalera-embedded", daemon=True)
         self._thread.start()
@@ -90,15 +92,31 @@ class _Starting:
 
     def _start(self, settings: ServerSettings) -> None:
         try:
-            import xllamacpp
-
+            xllamacpp = program()
             key = secrets.token_urlsafe(24)
             server = xllamacpp.Server(_parameters(settings, key))
             self._server, self.running = server, Running(f"{server.listening_address}/v1", key)
-        except (RuntimeError, ImportError):
-            pass  # `get` says what this means: `running` is not there
+        except PluginError as error:
+            self.problem = error
+        except RuntimeError:
+            pass  # `problem` says it already
         finally:
             self.done.set()
+
+
+def program() -> Any:  # xllamacpp has no types
+    """llama.cpp as a module. Raises `PluginError` where it, or a system library that it needs, is missing."""
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise PluginError(f"llama.cpp cannot be loaded: {error}", hint=_how_to_get(str(error))) from error
+    return xllamacpp
+
+
+def _how_to_get(problem: str) -> str:
+    if "libgomp" in problem:
+        return "install the GNU OpenMP library: apt-get install libgomp1"
+    return "install it again: pip install --force-reinstall xllamacpp"
 
 
 def _parameters(settings: ServerSettings, key: str) -> Any:  # xllamacpp has no types

