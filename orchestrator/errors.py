@@ -183,7 +183,14 @@ class ModelNotFound(ProviderError):
 
 
 class SessionLost(ProviderError):
-    """The agent no longer has the conversation it was asked to resume."""
+    """The agent no longer has, or can no longer go on with, the conversation it was asked to resume.
+
+    `sent` says whether the request got as far as the model: a conversation that was not even found cost nothing.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True, hint: str | None = None, agent: str | None = None, partial: str = "") -> None:
+        super().__init__(message, hint=hint, agent=agent, partial=partial)
+        self.sent = sent
 
 
 class PermissionDenied(ProviderError):

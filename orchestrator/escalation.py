@@ -13,7 +13,7 @@ from orchestrator.clock import Clock
 from orchestrator.crew import Crew
 from orchestrator.dispatch.heard import Heard
 from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
-from orchestrator.errors import Cancelled, EscaleraError, ProviderError, StoreFull
+from orchestrator.errors import Cancelled, EscaleraError, ProviderError, SessionLost, StoreFull
 from orchestrator.lease import held
 from orchestrator.messages import Part, Text
 from orchestrator.percepts import MAX_CONTENT, Percept
@@ -22,6 +22,7 @@ from orchestrator.providers import Ask, Cancel
 from orchestrator.routing import Choice
 from orchestrator.session import (
     TOLD,
+    EarlierTurns,
     ExternalSession,
     Need,
     Outcome,
@@ -35,6 +36,7 @@ from orchestrator.session import (
     set_need,
     transition,
 )
+from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
 
@@ -88,12 +90,16 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
         return replace(escalated, escalated_from=report.turn.index, notices=(*report.notices, *escalated.notices))
 
 
-def planned(place: Workplace, session: str, wish: Wish) -> Plan:
-    """Everything up to the point where something is done; `escalera plan` ends here."""
+def planned(place: Workplace, session: str, wish: Wish, *, again: int | None = None) -> Plan:
+    """Everything up to the point where something is done; `escalera plan` ends here.
+
+    `again` is the index of a turn that is open and starts afresh, since its agent has lost its own conversation.
+    """
     header = place.store.find(session, place.workspace)
+    log = place.store.log(header.id)
     return plan_turn(
         header,
-        place.store.log(header.id),
+        log if again is None else EarlierTurns(log, again),
         wish,
         crew=place.crew,
         expiry=place.expiry,
@@ -101,6 +107,7 @@ def planned(place: Workplace, session: str, wish: Wish) -> Plan:
         percepts=place.store.percepts(session=header.id),
         workspace=place.workspace,
         now=place.clock.now(),
+        conversation_lost=again is not None,
     )
 
 
@@ -111,25 +118,45 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     place.store.open_turn(claim, turn, plan.standing.session)
     watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
     recorder = _Recorder(place.store, claim, turn.index)
-    heard, answered, error = Heard(), Answered(), None
     desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep)
-    try:
-        run_turn(
-            plan.agent.provider,
-            plan.request,
-            limits=plan.agent.limits,
-            role=turn.role,
-            nonce=plan.standing.session.nonce,
-            heard=heard,
-            answered=answered,
-            desk=desk,
-        )
-    except ProviderError as failure:
-        error = failure
+    heard, answered = Heard(), Answered()
+    error = _run(plan, plan.agent.limits, heard, answered, desk)
+    if isinstance(error, SessionLost) and (limits := _limits_afresh(plan, answered, error)) is not None:
+        try:
+            plan = started(_planned_afresh(place, plan), place.new_id())
+        except ProviderError as refusal:
+            error = refusal
+        else:
+            turn = _opened(plan, turn.started_at)
+            watch(Shown("notice", plan.notices[-1]))
+            error = _run(plan, limits, heard, answered, desk)
     return _record(place, claim, plan, _Ended(turn, heard, answered, error, place.clock.now()), recorder)
 
 
-def _opened(plan: Plan, now: datetime) -> Turn:
+def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> ProviderError | None:
+    session = plan.standing.session
+    try:
+        run_turn(plan.agent.provider, plan.request, limits=limits, role=plan.route.role, nonce=session.nonce, heard=heard, answered=answered, desk=desk)
+    except ProviderError as error:
+        return error
+    return None
+
+
+def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost) -> Limits | None:
+    """The limits with the retries that a lost conversation leaves to a fresh start; `None` where it must not run again (pages 2 and 7)."""
+    resumed = plan.request.conversation is not None and plan.request.conversation.action == "resume"
+    left = plan.agent.limits.retry_attempts - answered.sends + (0 if lost.sent else 1)
+    if not resumed or answered.steps or left < 0:
+        return None
+    return replace(plan.agent.limits, retry_attempts=left)
+
+
+def _planned_afresh(place: Workplace, plan: Plan) -> Plan:
+    afresh = planned(place, plan.standing.session.id, plan.wish, again=plan.index)
+    return replace(afresh, notices=(*(notice for notice in plan.notices if notice not in afresh.notices), *afresh.notices))
+
+
+def _opened(plan: Plan, now: datetime | None) -> Turn:
     return Turn(
         index=plan.index,
         role=plan.route.role,
@@ -232,7 +259,7 @@ def _session_after(plan: Plan, ended: _Ended) -> Session:
     """The header with which the turn ends. A failed turn leaves everything as it was but for a reason that was given."""
     before = plan.standing.session
     if ended.outcome not in TOLD:
-        return replace(before, brief=plan.brief if plan.wish.reason else before.brief)
+        return replace(before, brief=plan.brief if plan.wish.reason else before.brief, external_sessions=_external_still_there(plan, ended.error))
     session = replace(before, need=_need_after(plan, ended))
     if plan.route.role is Role.PRIMARY:
         return replace(session, state=State.ROUTING, external_sessions=_external_after(plan, ended))
@@ -250,6 +277,14 @@ def _need_after(plan: Plan, ended: _Ended) -> Need | None:
     for text, channel in ended.heard.needs:
         need = set_need(need, text, turn_index=ended.turn.index, during=True, now=ended.at, source=channel)
     return need
+
+
+def _external_still_there(plan: Plan, error: ProviderError | None) -> tuple[ExternalSession, ...]:
+    """A failed turn keeps the last good session ids; one that is known to be lost, where the turn could not run again, would only fail again."""
+    before = plan.standing.session.external_sessions
+    if not isinstance(error, SessionLost):
+        return before
+    return tuple(known for known in before if (known.agent, known.workspace) != (plan.agent.name, plan.workspace))
 
 
 def _external_after(plan: Plan, ended: _Ended) -> tuple[ExternalSession, ...]:

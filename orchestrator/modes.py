@@ -46,6 +46,8 @@ class Facts:
     """The agent's own, from completed turns."""
     workspace: str
     config_dir: str | None
+    conversation_lost: bool = False
+    """Whether the agent said, when called for this very turn, that its conversation is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,17 @@ def _obstacle(facts: Facts) -> Reason | None:
         return _other_agent(facts)
     if not facts.external_sessions:
         return Reason("external_session_missing", f"{facts.agent!r} has no conversation of its own to resume")
+    if facts.conversation_lost:
+        return lost_reason(facts.agent)
     if resumable_session(facts.external_sessions, facts.workspace, facts.config_dir) is None:
         known = facts.external_sessions[0]
         return Reason("other_workspace", f"its conversation belongs to {known.workspace}" + (f" ({known.config_dir})" if known.config_dir else ""))
     return None
+
+
+def lost_reason(agent: str) -> Reason:
+    """The reason with which a turn is run again afresh."""
+    return Reason("external_session_lost", f"{agent!r} said that its own conversation is gone")
 
 
 def _other_agent(facts: Facts) -> Reason:
@@ -128,7 +137,16 @@ def resumable_session(sessions: Sequence[ExternalSession], workspace: str, confi
 
 
 def facts_of(
-    session: Session, log: TurnLog, *, need: Need | None, state: State, agent: str, keeps_conversation: bool, workspace: str, config_dir: str | None = None
+    session: Session,
+    log: TurnLog,
+    *,
+    need: Need | None,
+    state: State,
+    agent: str,
+    keeps_conversation: bool,
+    workspace: str,
+    config_dir: str | None = None,
+    conversation_lost: bool = False,
 ) -> Facts:
     """Count what the decision looks at. `need` and `state` are as they stand after expiry (page 1)."""
     last = last_escalation_turn(log)
@@ -145,6 +163,7 @@ def facts_of(
         external_sessions=own,
         workspace=workspace,
         config_dir=config_dir,
+        conversation_lost=conversation_lost,
     )
 
 

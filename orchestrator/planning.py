@@ -24,7 +24,7 @@ from orchestrator.history.render import Viewer
 from orchestrator.history.scope import Scope, scope_of
 from orchestrator.memory.inject import Chosen, choose, format_percepts, format_tool_percepts
 from orchestrator.messages import Message, Text, well_formed
-from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, resumable_session
+from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, lost_reason, resumable_session
 from orchestrator.percepts import Percept
 from orchestrator.providers import Conversation, Request, SystemBlock, Timeouts
 from orchestrator.routing import Choice, Route, route
@@ -139,9 +139,11 @@ def plan_turn(
     workspace: str,
     now: datetime,
     loaded: bool = True,
+    conversation_lost: bool = False,
 ) -> Plan:
     """Load → who and which mode → memory → context → history that fits.
 
+    `conversation_lost`: the agent was called for this turn and said that its own conversation is gone (page 2).
     Raises `UsageError` for an empty prompt, `ConfigError` and `PluginError` for an agent that cannot be built,
     `BudgetExceeded` when what is never dropped is larger than the budget.
     """
@@ -150,7 +152,9 @@ def plan_turn(
     asking = None if stand.asking is None else stand.asking.agent
     way = route(wish.choice, asking_agent=asking, primary=crew.primary, escalation=crew.escalation, configured=crew.names)
     agent = crew.agent(way.agent)
-    decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh)
+    if conversation_lost and way.role is Role.PRIMARY:
+        way = replace(way, reasons=(*way.reasons, lost_reason(agent.name)))
+    decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh, conversation_lost=conversation_lost)
     chosen = choose(percepts, agent=agent.name, role=way.role, workspace=workspace, limits=agent.limits)
     case = _Case(log, wish, workspace, stand, way, agent, decision, chosen, _told_need(stand, log, wish, now), _brief(stand, wish, decision))
     return _fitted(case, crew, templates)
@@ -162,7 +166,7 @@ def _said(prompt: str) -> str:
     return well_formed(prompt)
 
 
-def _decided(stand: Standing, log: TurnLog, way: Route, agent: Agent, *, workspace: str, fresh: bool) -> Decision | None:
+def _decided(stand: Standing, log: TurnLog, way: Route, agent: Agent, *, workspace: str, fresh: bool, conversation_lost: bool) -> Decision | None:
     if way.role is Role.PRIMARY:
         return None
     facts = facts_of(
@@ -174,6 +178,7 @@ def _decided(stand: Standing, log: TurnLog, way: Route, agent: Agent, *, workspa
         keeps_conversation=agent.provider.capabilities.keeps_conversation,
         workspace=workspace,
         config_dir=agent.config_dir,
+        conversation_lost=conversation_lost,
     )
     return decide(facts, agent.limits, Flags(fresh=fresh))
 
@@ -218,9 +223,14 @@ class _Case:
         return self.agent.provider.capabilities.keeps_conversation
 
     @property
+    def lost_memory(self) -> bool:
+        """Whether the agent has lost its own memory of the conversation."""
+        return any(reason.rule in LOST for reason in (self.way.reasons if self.decision is None else self.decision.reasons))
+
+    @property
     def external(self) -> ExternalSession | None:
         """The external session that this turn goes on in; a primary's is never stale (page 2)."""
-        if not self.keeps_conversation or self.mode in (Mode.FIRST, Mode.FRESH_START):
+        if not self.keeps_conversation or self.lost_memory or self.mode in (Mode.FIRST, Mode.FRESH_START):
             return None
         own = [known for known in self.stand.session.external_sessions if known.agent == self.agent.name and known.turn_index is not None]
         return resumable_session(own, self.workspace, self.agent.config_dir)
@@ -363,7 +373,7 @@ class _Writer:
             brief=None if case.brief is None else case.brief.text,
             brief_given=given,
             open_question=self._open_question(),
-            lost_session=self._lost_session(),
+            lost_session=case.lost_memory,
             primary_activity=activity,
             prior_escalation=prior,
             delivered=self._delivered,
@@ -375,16 +385,11 @@ class _Writer:
             return None
         return OpenQuestion(asking.agent, asking.answer)
 
-    def _lost_session(self) -> bool:
-        reasons = () if self._case.decision is None else self._case.decision.reasons
-        return any(reason.rule in LOST for reason in reasons)
-
 
 def _notices(case: _Case) -> tuple[str, ...]:
     """What the user should know about this plan."""
-    rules = {reason.rule for reason in (() if case.decision is None else case.decision.reasons)}
     notices = []
-    if rules & LOST:
+    if case.lost_memory:
         notices.append(f"{case.agent.name!r} lost its own memory of this conversation; it is told what happened and starts afresh")
     if case.stand.waiting_lapsed:
         notices.append("nobody replied to the open question in time; it lapsed")

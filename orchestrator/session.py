@@ -242,6 +242,27 @@ class TurnList:
         return sum(1 for _ in self.newest_first(role=role, outcomes=outcomes, start=start, stop=stop))
 
 
+class EarlierTurns:
+    """A log as it stood before the turn with that index was opened: what a turn that runs again is planned from."""
+
+    def __init__(self, log: TurnLog, index: int) -> None:
+        self._log, self.next_index = log, index
+
+    def get(self, index: int) -> Turn | None:
+        return self._log.get(index) if index < self.next_index else None
+
+    def newest_first(
+        self, *, role: Role | None = None, outcomes: frozenset[Outcome] | None = COMPLETED, start: int = 0, stop: int | None = None
+    ) -> Iterator[Turn]:
+        return self._log.newest_first(role=role, outcomes=outcomes, start=start, stop=self._stop(stop))
+
+    def count(self, *, role: Role | None = None, outcomes: frozenset[Outcome] | None = COMPLETED, start: int = 0, stop: int | None = None) -> int:
+        return self._log.count(role=role, outcomes=outcomes, start=start, stop=self._stop(stop))
+
+    def _stop(self, stop: int | None) -> int:
+        return self.next_index if stop is None else min(stop, self.next_index)
+
+
 # -- the facts of page 1: pure, and public for plugins -------------------------------------------
 
 

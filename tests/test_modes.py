@@ -104,6 +104,17 @@ def test_agents_without_a_conversation_take_over_from_another_agent() -> None:
     assert decide(replace(BASE, last_escalation_agent="sonnet"), Gap(), Flags()).mode is Mode.CONTINUATION
 
 
+@pytest.mark.parametrize(
+    ("state", "primary_turns", "first"), [(State.WAITING, 0, "waiting"), (State.ROUTING, 0, "no_primary_turns"), (State.ROUTING, 3, "primary_worked")]
+)
+def test_conversation_that_the_agent_says_is_gone_starts_afresh(state: State, primary_turns: int, first: str) -> None:
+    facts = replace(BASE, keeps_conversation=True, external_sessions=(OWN,), state=state, primary_turns=primary_turns, conversation_lost=True)
+
+    decision = decide(facts, Gap(), Flags())
+
+    assert (decision.mode, rules(decision)) == ("fresh_start", [first, "external_session_lost"])
+
+
 def test_missing_configuration_folder_matches_any() -> None:
     assert resumable_session([replace(OWN, config_dir="/c")], "/w", None) is not None
     assert resumable_session([OWN], "/w", "/c") is not None

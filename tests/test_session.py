@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.messages import Text, ToolCall, ToolResult
 from orchestrator.session import (
+    EarlierTurns,
     Need,
     Outcome,
     Role,
@@ -66,6 +67,17 @@ def test_counters_look_at_completed_turns_only(turns: str, ever: bool, boundary:
     assert last_escalation_boundary(turn_log) == boundary
     assert primary_turns_since_escalation(turn_log) == since
     assert escalation_most_recent(turn_log) is recent
+
+
+def test_earlier_turns_are_those_before_the_open_one() -> None:
+    turns = [Turn(index, Role.PRIMARY, "a", "p", outcome=Outcome.OPEN if index == 4 else Outcome.COMPLETED) for index in range(5)]
+    earlier = EarlierTurns(TurnList(turns), 4)
+
+    assert earlier.next_index == 4
+    assert (earlier.get(3), earlier.get(4)) == (turns[3], None)
+    assert [turn.index for turn in earlier.newest_first(outcomes=None)] == [3, 2, 1, 0]
+    assert [turn.index for turn in earlier.newest_first(outcomes=None, start=1, stop=3)] == [2, 1]
+    assert (earlier.count(outcomes=None), earlier.count(outcomes=None, stop=2)) == (4, 2)
 
 
 @pytest.mark.parametrize(

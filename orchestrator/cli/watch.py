@@ -27,6 +27,7 @@ class Watcher:
 
     def __init__(self, output: Output) -> None:
         self._output = output
+        self._told: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -39,7 +40,10 @@ class Watcher:
             self.notice(shown.text)
 
     def notice(self, text: str) -> None:
-        self._output.notice(text)
+        """Each notice once, however often the turn gives it."""
+        if text not in self._told:
+            self._told.add(text)
+            self._output.notice(text)
 
     def finish(self, report: Report, document: Mapping[str, Any]) -> None:
         """The turn has ended."""

@@ -59,6 +59,8 @@ class Answered:
     notices: list[str] = field(default_factory=list)
     unfinished: str = ""
     """Text of a message that never became final."""
+    sends: int = 0
+    """How often the provider was called."""
 
     def notice(self, text: str) -> None:
         if text not in self.notices:
@@ -131,6 +133,7 @@ class _Call:
 
     def consume(self, provider: Provider, request: Request) -> None:
         self._desk.cancel.raise_if_set()
+        self._answered.sends += 1
         finished: Finished | None = None
         events = provider.run(request, cancel=self._desk.cancel, ask=self._desk.ask)
         try:

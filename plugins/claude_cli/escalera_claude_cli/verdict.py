@@ -166,6 +166,8 @@ def _error(kind: Kind, text: str, transcript: Transcript, ending: Ending) -> Pro
         return RateLimited(text, retry_after=seconds_until_reset(text, transcript.rejected_until, ending.now), agent=agent, partial=partial)
     if kind == "overflow":
         return _overflow(text, ending, partial)
+    if kind == "lost":
+        return SessionLost(text, sent=_status((transcript.result or {}).get("api_error_status"), text) is not None, agent=agent, partial=partial)
     error, hint = ERRORS[kind]
     return error(text, hint=hint, agent=agent, partial=partial)
 
@@ -177,7 +179,6 @@ ERRORS: dict[Kind, tuple[Callable[..., ProviderError], str | None]] = {
     "unavailable": (Unavailable, None),
     "invalid": (InvalidRequest, None),
     "model": (ModelNotFound, "name a model that the account may use in the agent's `model`"),
-    "lost": (SessionLost, None),
     "denied": (PermissionDenied, "list what it may do in the agent's `allowed_tools`"),
     "incomplete": (Incomplete, None),
     "blocked": (Blocked, None),

@@ -1,0 +1,180 @@
+"""One conversation with the real `claude`, through the command line; asserted from what its API stand-in received."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.testing.anthropic_server import AnthropicServer, CallTool, Hang, Say, Step
+from orchestrator.testing.openai_server import OpenAIServer, reply
+
+from .conftest import Shell
+
+CLAUDE = os.environ.get("ESCALERA_TEST_CLAUDE") or shutil.which("claude") or ""
+
+pytestmark = pytest.mark.skipif(not CLAUDE, reason="no real claude: none on PATH, and ESCALERA_TEST_CLAUDE names none")
+
+QUIET = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING")
+
+
+def claude_table(name: str, url: str, home: Path, *, more: str = "") -> str:
+    """The configuration of an agent that is the real program, with a home of its own and no network but that server."""
+    home.mkdir(exist_ok=True)
+    environ = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), "ANTHROPIC_API_KEY": "dummy", "ANTHROPIC_BASE_URL": url} | dict.fromkeys(
+        QUIET, "1"
+    )
+    pairs = ", ".join(f'{key} = "{value}"' for key, value in environ.items())
+    return f'[agents.{name}]\nprovider = "claude-cli"\nbin = "{CLAUDE}"\nmodel = "claude-sonnet-4-5"\nenv = {{ {pairs} }}\n{more}'
+
+
+class Stage:
+    """A primary on a scripted server, and the real `claude` as escalation agent."""
+
+    def __init__(self, shell: Shell, home: Path, strong: AnthropicServer, local: OpenAIServer, more: str) -> None:
+        self.shell, self.home, self.strong = shell, home, strong
+        primary = f'[agents.local]\nprovider = "openai"\nbase_url = "{local.url}"\nmodel = "small"\n'
+        shell.configure(f'primary = "local"\nescalation = "claude"\n{primary}{claude_table("claude", strong.url, home, more=more)}')
+
+    def ask(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        return self.shell.json("ask", "--json", *arguments, code=code)
+
+    @property
+    def last(self) -> Any:
+        """The last request for a message."""
+        return self.strong.messages[-1].body
+
+    @property
+    def told(self) -> str:
+        """What the last request told in its user message; the program puts reminders of its own beside it."""
+        content = [message for message in self.last["messages"] if message["role"] == "user"][-1]["content"]
+        return content if isinstance(content, str) else content[-1]["text"]
+
+    @property
+    def system(self) -> str:
+        return self.last["system"][-1]["text"]
+
+
+@pytest.fixture
+def stage(shell: Shell, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+    with ExitStack() as servers:
+
+        def make(*steps: Step, local: tuple[str, ...] = (), more: str = "") -> Stage:
+            strong = servers.enter_context(AnthropicServer(steps))
+            primary = servers.enter_context(OpenAIServer(*(reply(text) for text in local)))
+            return Stage(shell, tmp_path / "claude-home", strong, primary, more)
+
+        yield make
+
+
+def test_one_conversation_through_all_modes(stage: Callable[..., Stage]) -> None:
+    steps = (Say("A stone oven."), Say("Which flour do you have?"), Say("Rye it is."), Say("Welcome back."), Say("A letter, then."), Say("Recovered."))
+    play = stage(*steps, local=("The shop is green.", "The sign is blue."))
+    play.shell.run("memory", "learn", "The user lives in Sevilla.")
+    play.shell.run("need", "set", "open a small bakery")
+
+    first = play.ask("--escalate", "--reason", "needs a plan", "/etc is where I start: which oven?")
+    opening, external = play.system, first["external_session"]
+    plan = play.shell.json("session", "export")
+    stored = plan["external_sessions"][0]["system_text"]
+    assert (first["mode"], first["answer"]) == ("first", "A stone oven.")
+    assert opening.endswith(stored)
+    for told in ("needs a plan", "open a small bakery", "The user lives in Sevilla."):
+        assert told in stored
+    assert play.told.endswith("\n\n/etc is where I start: which oven?")
+    assert not play.told.startswith("/")
+
+    second = play.ask("--escalate", "--", "--version")
+    assert (second["mode"], second["external_session"]) == ("continuation", external)
+    assert play.told.endswith("\n\n--version")
+    assert second["state"] == "waiting"
+
+    third = play.ask("--", "- rye")
+    assert (third["mode"], third["agent"], third["state"]) == ("resume", "claude", "routing")
+    assert play.told.endswith("\n\n- rye")
+    assert "Which flour do you have?" in json.dumps(play.last["messages"])
+
+    play.ask("what colour is the shop?")
+    play.ask("and the sign?")
+    fourth = play.ask("--escalate", "back to you")
+    assert (fourth["mode"], [reason["rule"] for reason in fourth["reasons"]]) == ("returning", ["primary_worked"])
+    assert "The shop is green." in play.told
+    assert "The sign is blue." in play.told
+    assert play.told.endswith("\n\nback to you")
+    assert [request.body["system"][-1]["text"] for request in play.strong.messages] == [opening] * 4
+
+    play.shell.run("need", "set", "write a newsletter")
+    fifth = play.ask("--escalate", "what goes first?")
+    assert (fifth["mode"], [reason["rule"] for reason in fifth["reasons"]]) == ("fresh_start", ["need_changed"])
+    assert fifth["external_session"] != external
+    assert "write a newsletter" in play.system
+    assert "Welcome back." in play.system
+    assert "Rye it is." not in json.dumps(play.last["messages"])
+    assert len([message for message in play.last["messages"] if message["role"] == "user"]) == 1
+
+    for kept in play.home.rglob(f"{fifth['external_session']}.jsonl"):
+        kept.unlink()
+    sixth = play.ask("--escalate", "still there?")
+    assert (sixth["mode"], [reason["rule"] for reason in sixth["reasons"]]) == ("fresh_start", ["no_primary_turns", "external_session_lost"])
+    assert (sixth["answer"], sixth["turn"]) == ("Recovered.", fifth["turn"] + 1)
+    assert sixth["external_session"] not in (external, fifth["external_session"])
+    assert any("lost its own memory" in notice for notice in sixth["notices"])
+    assert "A letter, then." in play.system
+    assert play.told.endswith("\n\nstill there?")
+    assert [turn["outcome"] for turn in play.shell.json("session", "show", "--json")["turns"]] == ["completed"] * 8
+
+
+def test_cancelled_while_its_tool_runs_no_process_is_left(stage: Callable[..., Stage]) -> None:
+    waits = CallTool("Bash", {"command": "sleep 3119 & touch runs; sleep 3120", "description": "wait"})
+    play = stage(Say("Hello."), waits, Say("Whole."), more='allowed_tools = ["Bash"]\n')
+    play.ask("--escalate", "hello")
+    running = play.shell.start("ask", "--escalate", "--json", "now wait")
+    assert _until((play.shell.cwd / "runs").exists, 30)
+    began = time.monotonic()
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=20)
+
+    assert time.monotonic() - began < 6
+    assert (running.returncode, json.loads(out)["outcome"]) == (130, "cancelled")
+    assert not [line for line in _processes() if "sleep 31" in line or str(play.home) in line]
+    again = play.ask("--escalate", "go on")
+    assert (again["mode"], again["answer"]) == ("continuation", "Whole.")
+    assert [turn["outcome"] for turn in play.shell.json("session", "show", "--json")["turns"]] == ["completed", "cancelled", "completed"]
+
+
+def _until(seen: Callable[[], bool], seconds: float) -> bool:
+    """Whether it came true within that time."""
+    deadline = time.monotonic() + seconds
+    while not seen() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return seen()
+
+
+def _processes() -> list[str]:
+    """Command line and environment of everything that runs."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            with suppress(OSError):
+                found.append(((folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()).replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+def test_cancelled_while_it_answers_the_session_is_intact_and_goes_on(stage: Callable[..., Stage]) -> None:
+    play = stage(Say("Hello."), Hang("half an ans"), Say("Whole."))
+    play.ask("--escalate", "hello")
+    running = play.shell.start("ask", "--escalate", "--json", "and now?")
+    assert play.strong.wait_for_messages(2, 30)
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=20)
+    assert (running.returncode, json.loads(out)["outcome"]) == (130, "cancelled")
+    again = play.ask("--escalate", "go on")
+    assert (again["mode"], again["answer"]) == ("continuation", "Whole.")
