@@ -47,7 +47,30 @@ class Call:
     headers: Callable[[Stop], Mapping[str, str]] = field(repr=False)
     """Called in the reading thread, since a token may have to be asked for first."""
     content: bytes | None = field(default=None, repr=False)
-    tls_ca: Path | None = None
+    certificates: Certificates = field(default_factory=lambda: Certificates(None))
+
+
+class Certificates:
+    """Which authorities a server's certificate may come from; reading them takes longer than a short call, so an agent does it once."""
+
+    def __init__(self, tls_ca: Path | None) -> None:
+        self._tls_ca = tls_ca
+        self._lock = threading.Lock()
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Raises `ConfigError` for a file without certificates."""
+        with self._lock:
+            self._context = self._context or self._read()
+            return self._context
+
+    def _read(self) -> ssl.SSLContext:
+        if self._tls_ca is None:
+            return httpx.create_ssl_context()
+        try:
+            return ssl.create_default_context(cafile=str(self._tls_ca))
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"tls_ca: {self._tls_ca} is no file with certificates: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +242,8 @@ class _Transport(httpx.BaseTransport):
     """httpx over a connection that `Stop` can shut down, whatever it is doing: dialling, shaking hands, sending, receiving."""
 
     def __init__(self, call: Call, stop: Stop) -> None:
-        self._pool = httpcore.ConnectionPool(ssl_context=_tls(call), proxy=_proxy(call.url), max_connections=1, retries=0, network_backend=_Dialler(stop))
+        tls = call.certificates.context() if call.url.startswith("https:") else None
+        self._pool = httpcore.ConnectionPool(ssl_context=tls, proxy=_proxy(call.url), max_connections=1, retries=0, network_backend=_Dialler(stop))
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         url = httpcore.URL(scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path)
@@ -293,15 +317,6 @@ def _shutter(connected: socket.socket) -> Callable[[], None]:
         duplicate.close()
 
     return shut
-
-
-def _tls(call: Call) -> ssl.SSLContext:
-    if call.tls_ca is None:
-        return httpx.create_ssl_context()
-    try:
-        return ssl.create_default_context(cafile=str(call.tls_ca))
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"tls_ca: {call.tls_ca} is no file with certificates: {error}") from error
 
 
 def _proxy(url: str) -> httpcore.Proxy | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from escalera_openrouter.exchange import Call, Exchange, Head, Stop
+    from escalera_openrouter.exchange import Call, Certificates, Exchange, Head, Stop
 
 _ERROR_BODY_MAX = 64 * 1024
 _CHECK_TIMEOUTS = Timeouts(first_byte=8.0, idle=4.0, turn=10.0)
@@ -95,7 +96,7 @@ class OpenAIProvider:
         if self._endpoint.key_hint and not self._endpoint.has_credentials:
             raise AuthFailed("There is no API key for this agent.", hint=self._endpoint.key_hint, agent=request.agent)
         mask = _Mask(self._endpoint)
-        call = Call("POST", self._endpoint.chat_url, self._headers(mask), encode(self._body(request)), self._endpoint.tls_ca)
+        call = Call("POST", self._endpoint.chat_url, self._headers(mask), encode(self._body(request)), self._certificates)
         answer = Answer(where=self._endpoint.where, model=self.model, new_id=_new_call_id, now=_now)
         try:
             yield from self._events(call, request.timeouts, cancel, answer)
@@ -123,6 +124,12 @@ class OpenAIProvider:
             return _check_failed(endpoint, error)
 
     # -- sending
+
+    @cached_property
+    def _certificates(self) -> Certificates:
+        from escalera_openrouter.exchange import Certificates
+
+        return Certificates(self._endpoint.tls_ca)
 
     def _body(self, request: Request) -> dict[str, Any]:
         endpoint = self._endpoint
@@ -190,7 +197,7 @@ class OpenAIProvider:
 
         mask = _Mask(self._endpoint)
         try:
-            with Exchange(Call("GET", url, self._headers(mask), None, self._endpoint.tls_ca), _CHECK_TIMEOUTS, Cancel()) as exchange:
+            with Exchange(Call("GET", url, self._headers(mask), None, self._certificates), _CHECK_TIMEOUTS, Cancel()) as exchange:
                 head = self._head(exchange)
                 if 300 <= head.status < 400:
                     raise _redirected(head, self._endpoint.where)

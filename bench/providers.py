@@ -1,0 +1,236 @@
+"""`python -m bench.providers`: what a turn of ours adds to the bare client, or to the bare `claude`, on the same scripted server."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import httpx
+
+from orchestrator.cli.front import Front
+from orchestrator.cli.output import Output
+from orchestrator.cli.sessions import fresh_session
+from orchestrator.dispatch.turn import Shown
+from orchestrator.errors import EscaleraError
+from orchestrator.escalation import Workplace, planned, take_turn
+from orchestrator.planning import Plan, Wish, started
+from orchestrator.providers import Answer, Cancel, Question
+from orchestrator.routing import Choice
+from orchestrator.session import Role
+from orchestrator.testing.anthropic_server import AnthropicServer
+from orchestrator.testing.openai_server import OpenAIServer, reply
+
+ANSWER = "a few words that the scripted server streams one by one " * 4
+AT_ONCE = 16
+QUIET = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING")
+WISH = Wish("Say a few words.", Choice(role=Role.ESCALATION), fresh=True)
+"""Always a fresh start, so that every turn sends the same."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Seconds of each call by the bare client and of each turn of ours, taken in turns."""
+
+    bare: Sequence[float]
+    ours: Sequence[float]
+
+    def row(self, name: str, goal: str) -> str:
+        """One line of the table: medians and 95th percentiles, and what is added at each."""
+        (bare, bare_late), (ours, ours_late) = _median_p95(self.bare), _median_p95(self.ours)
+        added, added_late = (ours - bare) * 1000, (ours_late - bare_late) * 1000
+        cells = (name, f"{bare * 1000:.1f} / {bare_late * 1000:.1f}", f"{ours * 1000:.1f} / {ours_late * 1000:.1f}", f"{added:+.1f} / {added_late:+.1f}", goal)
+        return " | ".join(f"{cell:>24}" for cell in cells)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=200, help="HTTP turns one at a time; at 16 at a time it is as many again")
+    parser.add_argument("--cli-runs", type=int, default=10, help="turns of `claude`")
+    parser.add_argument("--claude", default=os.environ.get("ESCALERA_TEST_CLAUDE") or shutil.which("claude"), help="the real program")
+    arguments = parser.parse_args()
+    header = ("milliseconds: median / p95", "bare", "a turn of ours", "added", "goal for what is added")
+    print(" | ".join(f"{name:>24}" for name in header))
+    with _server(_openai, 4 * arguments.runs + 100) as url, _front(_openai_table, url) as front:
+        print(_http(front, 1, arguments.runs).row("HTTP, 1 at a time", "2 median"))
+        print(_http(front, AT_ONCE, arguments.runs).row(f"HTTP, {AT_ONCE} at a time", "20 p95"))
+    if not arguments.claude:
+        print("claude: left out, there is none on PATH and none was named")
+        return
+    with _server(_anthropic, 0) as url, _front(partial(_claude_table, program=arguments.claude), url) as front:
+        print(_cli(front, arguments.cli_runs).row("claude", "50 median"))
+
+
+def _http(front: Front, at_once: int, runs: int) -> Pair:
+    """Each worker alternates: one bare exchange of the very body that the turn sends, one turn in a session of its own."""
+    store = front.store()
+
+    def work(turns: int) -> tuple[list[float], list[float]]:
+        place = front.workplace(store, front.workspace)
+        session = _session(front)
+        plan = planned(place, session, WISH)
+        bare, ours = [], []
+        with httpx.Client(trust_env=False, timeout=60) as client:
+            for _ in range(turns):
+                bare.append(_timed(lambda client=client, plan=plan: _bare_http(client, plan, front)))  # type: ignore[misc]
+                ours.append(_timed(lambda place=place, session=session: _ours(place, session)))  # type: ignore[misc]
+        return bare, ours
+
+    work(3)  # imports, caches
+    with ThreadPoolExecutor(at_once) as pool:
+        results = list(pool.map(work, [max(1, runs // at_once)] * at_once))
+    return Pair([seconds for bare, _ in results for seconds in bare], [seconds for _, ours in results for seconds in ours])
+
+
+def _bare_http(client: httpx.Client, plan: Plan, front: Front) -> None:
+    body = plan.agent.provider.preview(plan.request)["body"]
+    url = str(front.settings.agent("strong").options["base_url"]) + "/chat/completions"
+    text = []
+    with client.stream("POST", url, json=body) as response:
+        for line in response.iter_lines():
+            if line.startswith("data: {"):
+                choices = json.loads(line[6:])["choices"]
+                text.append((choices[0]["delta"] or {}).get("content") or "" if choices else "")
+    if "".join(text) != ANSWER:
+        raise SystemExit("the scripted server answered something else")
+
+
+def _cli(front: Front, runs: int) -> Pair:
+    """Alternating: the bare program with the very arguments, file and input that the turn gives it; the turn."""
+    folder = Path(front.workspace)
+    place, session = front.workplace(front.store(), front.workspace), _session(front)
+    environ = {**os.environ, **_claude_environ(folder, str(front.settings.agent("strong").options["env"]["ANTHROPIC_BASE_URL"]))}
+    bare, ours = [], []
+    for number in range(runs + 1):
+        plan = started(planned(place, session, WISH), front.new_id())
+        times = (_timed(lambda plan=plan: _bare_claude(plan, folder, environ)), _timed(lambda: _ours(place, session)))  # type: ignore[misc]
+        if number:  # the first fills the program's caches
+            bare.append(times[0])
+            ours.append(times[1])
+    return Pair(bare, ours)
+
+
+def _bare_claude(plan: Plan, folder: Path, environ: dict[str, str]) -> None:
+    call = plan.agent.provider.preview(plan.request)
+    path = folder / "system-prompt.md"
+    path.write_text(call["system_prompt_file"])
+    argv = [str(path) if word == "<system-prompt-file>" else word for word in call["argv"]]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, cwd=folder)
+    if process.stdin is None or process.stdout is None:
+        raise SystemExit("no pipes")
+    process.stdin.write(call["stdin"].encode())
+    process.stdin.flush()
+    for line in process.stdout:
+        if json.loads(line)["type"] == "result":
+            break
+    process.stdin.close()
+    process.wait()
+
+
+def _ours(place: Workplace, session: str) -> None:
+    report = take_turn(place, session, WISH, cancel=Cancel(), ask=_nobody, watch=_unseen)
+    if report.error is not None:
+        raise report.error
+
+
+def _nobody(_question: Question) -> Answer:
+    return Answer("cancel", by="nobody")
+
+
+def _unseen(_shown: Shown) -> None:
+    """Nobody watches."""
+
+
+def _timed(action: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def _session(front: Front) -> str:
+    session = fresh_session(front)
+    front.store().create(session)
+    return session.id
+
+
+@contextmanager
+def _front(table: Callable[[Path, str], str], url: str) -> Iterator[Front]:
+    """A home and a workspace of their own, with an escalation agent on that server."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config = folder / "bench.toml"
+        primary = '[agents.local]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n'
+        config.write_text(f'primary = "local"\nescalation = "strong"\n{primary}[agents.strong]\n{table(folder, url)}')
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("ESCALERA_")} | {"ESCALERA_HOME": str(folder)}
+        output = Output(interactive=False, color=False, plain=True)
+        front = Front(environ=environ, cwd=folder, config_file=config, sets=(), flags={}, output=output)
+        try:
+            yield front
+        finally:
+            front.close()
+
+
+def _openai_table(_folder: Path, url: str) -> str:
+    return f'provider = "openai"\nbase_url = "{url}/v1"\nmodel = "m"\n'
+
+
+def _claude_table(folder: Path, url: str, *, program: str) -> str:
+    pairs = ", ".join(f'{name} = "{value}"' for name, value in _claude_environ(folder, url).items())
+    return f'provider = "claude-cli"\nbin = "{program}"\nmodel = "claude-sonnet-4-5"\nenv = {{ {pairs} }}\n'
+
+
+def _claude_environ(folder: Path, url: str) -> dict[str, str]:
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    apart = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), "ANTHROPIC_API_KEY": "dummy", "ANTHROPIC_BASE_URL": url}
+    return apart | dict.fromkeys(QUIET, "1")
+
+
+@contextmanager
+def _server(serve: Callable[[Connection, int], None], replies: int) -> Iterator[str]:
+    """A scripted server in a process of its own, so that it takes no time from ours."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, replies), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        ours.send("stop")
+        process.join()
+
+
+def _openai(pipe: Connection, replies: int) -> None:
+    with OpenAIServer(*[reply(ANSWER, usage=(100, 40))] * replies) as server:
+        pipe.send(server.url.removesuffix("/v1"))
+        pipe.recv()
+
+
+def _anthropic(pipe: Connection, _replies: int) -> None:
+    with AnthropicServer() as server:
+        pipe.send(server.url)
+        pipe.recv()
+
+
+def _median_p95(times: Sequence[float]) -> tuple[float, float]:
+    return statistics.median(times), statistics.quantiles(times, n=20)[-1]
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except EscaleraError as error:
+        raise SystemExit(error.message) from error
