@@ -21,6 +21,7 @@ from pathlib import Path
 
 import httpx
 
+from bench.fixture import turns
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import Output
 from orchestrator.cli.sessions import fresh_session
@@ -37,8 +38,9 @@ from orchestrator.testing.openai_server import OpenAIServer, reply
 ANSWER = "a few words that the scripted server streams one by one " * 4
 AT_ONCE = 16
 QUIET = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING")
-WISH = Wish("Say a few words.", Choice(role=Role.ESCALATION), fresh=True)
-"""Always a fresh start, so that every turn sends the same."""
+HISTORY = 40
+"""User and assistant messages that a session holds already."""
+WISH = Wish("Say a few words.", Choice(role=Role.ESCALATION))
 
 
 @dataclass(frozen=True)
@@ -76,18 +78,18 @@ def main() -> None:
 
 
 def _http(front: Front, at_once: int, runs: int) -> Pair:
-    """Each worker alternates: one bare exchange of the very body that the turn sends, one turn in a session of its own."""
+    """Each worker alternates: one bare exchange of the very body that the turn sends, one turn; both in a session with the same history."""
     store = front.store()
 
-    def work(turns: int) -> tuple[list[float], list[float]]:
+    def work(count: int) -> tuple[list[float], list[float]]:
         place = front.workplace(store, front.workspace)
-        session = _session(front)
-        plan = planned(place, session, WISH)
         bare, ours = [], []
         with httpx.Client(trust_env=False, timeout=60) as client:
-            for _ in range(turns):
-                bare.append(_timed(lambda client=client, plan=plan: _bare_http(client, plan, front)))  # type: ignore[misc]
-                ours.append(_timed(lambda place=place, session=session: _ours(place, session)))  # type: ignore[misc]
+            for _ in range(count):
+                session = _session(front)
+                plan = planned(place, session, WISH)
+                bare.append(_timed(partial(_bare_http, client, plan, front)))
+                ours.append(_timed(partial(_ours, place, session)))
         return bare, ours
 
     work(3)  # imports, caches
@@ -112,12 +114,13 @@ def _bare_http(client: httpx.Client, plan: Plan, front: Front) -> None:
 def _cli(front: Front, runs: int) -> Pair:
     """Alternating: the bare program with the very arguments, file and input that the turn gives it; the turn."""
     folder = Path(front.workspace)
-    place, session = front.workplace(front.store(), front.workspace), _session(front)
+    place = front.workplace(front.store(), front.workspace)
     environ = {**os.environ, **_claude_environ(folder, str(front.settings.agent("strong").options["env"]["ANTHROPIC_BASE_URL"]))}
     bare, ours = [], []
     for number in range(runs + 1):
+        session = _session(front)
         plan = started(planned(place, session, WISH), front.new_id())
-        times = (_timed(lambda plan=plan: _bare_claude(plan, folder, environ)), _timed(lambda: _ours(place, session)))  # type: ignore[misc]
+        times = (_timed(partial(_bare_claude, plan, folder, environ)), _timed(partial(_ours, place, session)))
         if number:  # the first fills the program's caches
             bare.append(times[0])
             ours.append(times[1])
@@ -162,8 +165,9 @@ def _timed(action: Callable[[], None]) -> float:
 
 
 def _session(front: Front) -> str:
+    """A session with a history, as long as many are."""
     session = fresh_session(front)
-    front.store().create(session)
+    front.store().import_session(session, tuple(turns(HISTORY, "mixed")))
     return session.id
 
 

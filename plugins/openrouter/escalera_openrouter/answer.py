@@ -107,7 +107,7 @@ class Answer:
     # -- chunks
 
     def _take(self, chunk: Any, told: object) -> Iterator[Event]:
-        if not isinstance(chunk, Mapping):
+        if not isinstance(chunk, dict):
             if told is None:
                 raise ProtocolError(f"{self._where} sent an event that is no JSON object: {str(chunk)[:200]!r}")
             return
@@ -150,7 +150,7 @@ class Answer:
 
     def _take_reasoning(self, delta: Mapping[str, Any]) -> Iterator[Event]:
         """Some servers send the same text under both names: the first one that holds any is taken."""
-        details = [dict(detail) for detail in delta.get("reasoning_details") or () if isinstance(detail, Mapping)]
+        details = [dict(detail) for detail in delta.get("reasoning_details") or () if isinstance(detail, dict)]
         for detail in details:
             _merge_detail(self._details, detail)
         for name in ("reasoning_content", "reasoning"):
@@ -167,7 +167,7 @@ class Answer:
     def _take_usage(self, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
         """The last complete report counts; it is a running total and is never added up."""
         groq = chunk.get("x_groq")
-        for source in (groq if isinstance(groq, Mapping) else {}, choice, chunk):
+        for source in (groq if isinstance(groq, dict) else {}, choice, chunk):
             usage = read_usage(source.get("usage"))
             if usage is not None:
                 self._usage = usage
@@ -273,7 +273,7 @@ class _Joined:
 
 def read_usage(usage: object) -> Usage | None:
     """A complete report, or `None`: null, absent and all-zero ones say nothing."""
-    if not isinstance(usage, Mapping):
+    if not isinstance(usage, dict):
         return None
     sent, received = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     if sent is None or received is None or not (sent or received):
@@ -296,14 +296,14 @@ def _count(value: object) -> int | None:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _choice(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
     """The first alternative; only one is ever asked for."""
     choices = chunk.get("choices")
     for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, Mapping) and choice.get("index") in (0, None):
+        if isinstance(choice, dict) and choice.get("index") in (0, None):
             return choice
     return {}
 
@@ -324,26 +324,26 @@ def _content(content: object) -> Iterator[tuple[Literal["text", "reasoning"], st
     for block in content if isinstance(content, list) else ():
         if isinstance(block, str):
             yield "text", block
-        elif isinstance(block, Mapping) and isinstance(block.get("text"), str):
+        elif isinstance(block, dict) and isinstance(block.get("text"), str):
             yield ("reasoning" if block.get("type") in ("thinking", "reasoning") else "text"), block["text"]
-        elif isinstance(block, Mapping) and block.get("type") in ("thinking", "reasoning"):
+        elif isinstance(block, dict) and block.get("type") in ("thinking", "reasoning"):
             for _, text in _content(block.get("thinking") or block.get("reasoning")):
                 yield "reasoning", text
 
 
 def _fragments(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     calls = delta.get("tool_calls")
-    if isinstance(calls, Mapping):
+    if isinstance(calls, dict):
         calls = [calls]
     if isinstance(calls, list):
-        return [call for call in calls if isinstance(call, Mapping)]
+        return [call for call in calls if isinstance(call, dict)]
     older = delta.get("function_call")
-    return [{"function": older}] if isinstance(older, Mapping) else []
+    return [{"function": older}] if isinstance(older, dict) else []
 
 
 def _failure_in(chunk: object, event: str) -> object:
     """The failure that a chunk tells of, or `None`; looked for before anything else in it."""
-    if not isinstance(chunk, Mapping):
+    if not isinstance(chunk, dict):
         return chunk if event == "error" else None
     if chunk.get("error"):
         return chunk
@@ -351,7 +351,7 @@ def _failure_in(chunk: object, event: str) -> object:
     if event == "error" or chunk.get("object") == "error" or chunk.get("type") == "error":
         return chunk
     for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, Mapping) and choice.get("error"):
+        if isinstance(choice, dict) and choice.get("error"):
             return choice
     if choices is None and ("detail" in chunk or ("message" in chunk and ("code" in chunk or "status" in chunk))):
         return chunk

@@ -97,7 +97,7 @@ def _error_object(body: object) -> Mapping[str, Any]:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _words(body: object) -> str:

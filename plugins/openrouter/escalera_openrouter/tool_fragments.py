@@ -53,7 +53,7 @@ class ToolFragments:
     def add(self, fragment: Mapping[str, Any]) -> None:
         """Take one entry of `delta.tool_calls`."""
         function = fragment.get("function")
-        function = function if isinstance(function, Mapping) else {}
+        function = function if isinstance(function, dict) else {}
         index = fragment.get("index")
         index = index if isinstance(index, int) else None
         name = function.get("name") if isinstance(function.get("name"), str) else ""
@@ -101,7 +101,7 @@ def _text(value: object) -> str:
 
 
 def _add_arguments(call: _Building, arguments: object) -> None:
-    if isinstance(arguments, Mapping):
+    if isinstance(arguments, dict):
         call.given = {**(call.given or {}), **arguments}
     elif isinstance(arguments, str) and not (arguments.strip() and arguments == call.text and call.complete):
         call.text += arguments  # but some send the whole once more at the end
