@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -37,6 +37,8 @@ from orchestrator.testing.openai_server import OpenAIServer, reply
 
 ANSWER = "a few words that the scripted server streams one by one " * 4
 AT_ONCE = 16
+PACE = 0.005
+"""Seconds between two words of a paced answer: 200 a second, a fast model's."""
 QUIET = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING")
 HISTORY = 40
 """User and assistant messages that a session holds already."""
@@ -67,9 +69,10 @@ def main() -> None:
     arguments = parser.parse_args()
     header = ("milliseconds: median / p95", "bare", "a turn of ours", "added", "goal for what is added")
     print(" | ".join(f"{name:>24}" for name in header))
-    with _server(_openai, 4 * arguments.runs + 100) as url, _front(_openai_table, url) as front:
-        print(_http(front, 1, arguments.runs).row("HTTP, 1 at a time", "2 median"))
-        print(_http(front, AT_ONCE, arguments.runs).row(f"HTTP, {AT_ONCE} at a time", "20 p95"))
+    for name, pace in (("paced", PACE), ("all at once", 0.0)):
+        with _server(partial(_openai, pace=pace), 4 * arguments.runs + 100) as url, _front(_openai_table, url) as front:
+            print(_http(front, 1, arguments.runs).row(f"HTTP {name}, 1 at a time", "2 median"))
+            print(_http(front, AT_ONCE, arguments.runs).row(f"HTTP {name}, {AT_ONCE} at a time", "20 p95"))
     if not arguments.claude:
         print("claude: left out, there is none on PATH and none was named")
         return
@@ -217,8 +220,10 @@ def _server(serve: Callable[[Connection, int], None], replies: int) -> Iterator[
         process.join()
 
 
-def _openai(pipe: Connection, replies: int) -> None:
-    with OpenAIServer(*[reply(ANSWER, usage=(100, 40))] * replies) as server:
+def _openai(pipe: Connection, replies: int, *, pace: float) -> None:
+    answer = reply(ANSWER, usage=(100, 40))
+    paced = replace(answer, writes=[part for write in answer.writes for part in (pace, write)])
+    with OpenAIServer(*[paced] * replies) as server:
         pipe.send(server.url.removesuffix("/v1"))
         pipe.recv()
 

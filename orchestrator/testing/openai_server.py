@@ -16,6 +16,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,9 +40,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer. `writes` are sent one by one; an event among them is waited for before the next."""
+    """One answer. `writes` are sent one by one; an event among them is waited for before the next, a number is a pause in seconds."""
 
-    writes: Sequence[bytes | threading.Event] = ()
+    writes: Sequence[bytes | float | threading.Event] = ()
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "text/event-stream"})
     before_head: threading.Event | None = None
@@ -194,6 +195,8 @@ class _Handler(BaseHTTPRequestHandler):
         for write in answer.writes:
             if isinstance(write, bytes):
                 self.wfile.write(write)
+            elif isinstance(write, float | int):
+                time.sleep(write)
             elif not owner.waits(write, self.connection):
                 return
         if answer.hold_open:
