@@ -44,7 +44,7 @@ def command(
     from orchestrator.escalation import take_turn
     from orchestrator.planning import Wish
 
-    text = prompt_text(front, prompt)
+    text = prompt_text(front, prompt, choice["files"])
     wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
     front.greet()
     store = front.store()

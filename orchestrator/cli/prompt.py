@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -18,13 +19,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def choice_options(command: Command) -> Command:
-    """`--primary`, `--escalate`, `--agent`, `--reason`, `--fresh`."""
+    """`--primary`, `--escalate`, `--agent`, `--reason`, `--fresh`, `--file`."""
     options = (
         click.option("--primary", is_flag=True, help="By the primary agent."),
         click.option("--escalate", is_flag=True, help="By the escalation agent, or the one whose question is open."),
         click.option("--agent", metavar="NAME", help="By this agent; the primary's name means primary, any other escalation."),
         click.option("--reason", metavar="TEXT", help="Why the turn is handed over: what the agent should know first."),
         click.option("--fresh", is_flag=True, help="Let the escalation agent start afresh."),
+        click.option("--file", "files", type=click.Path(path_type=Path), multiple=True, metavar="PATH", help="A text file to go with the prompt."),
     )
     for option in reversed(options):
         command = option(command)
@@ -39,20 +41,35 @@ def choice_of(flags: Mapping[str, Any]) -> Choice:
     return Choice(role, flags["agent"])
 
 
-def prompt_text(front: Front, words: Sequence[str], *, default: str | None = None) -> str:
-    """The prompt from the arguments, or from what is piped in; what is no valid text is replaced and said."""
-    raw = " ".join(words) if words else _piped(default)
+def prompt_text(front: Front, words: Sequence[str], files: Sequence[Path] = (), *, default: str = "") -> str:
+    """The prompt from the arguments, or from what is piped in, and the files that go with it; what is no valid text is replaced and said."""
+    raw = (" ".join(words) if words else _piped()) or default
     text = well_formed(raw)
     if text != raw:
         front.output.notice("the prompt held characters that are no valid text; they were replaced by U+FFFD")
     if not text.strip():
         raise UsageError("the prompt is empty", hint='give one: escalera ask "…", or pipe it in')
-    return text
+    return "\n\n".join([text, *(_attached(path) for path in files)])
 
 
-def _piped(default: str | None) -> str:
-    if default is not None and (sys.stdin is None or sys.stdin.isatty()):
-        return default
+def _piped() -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape").rstrip("\r\n")
+
+
+def _attached(path: Path) -> str:
+    """A file's text under its name, fenced so that its end is clear. Raises `UsageError` for what cannot be read as text."""
+    from orchestrator.quoting import fenced, one_line
+
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--file: cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--file: {path} is no UTF-8 text (byte {error.start})", hint="only text goes with a prompt") from error
+    if "\0" in text:
+        raise UsageError(f"--file: {path} is no text: it holds a NUL character", hint="only text goes with a prompt")
+    return f"File {one_line(str(path), 300)}:\n{fenced(text) or '(empty)'}"

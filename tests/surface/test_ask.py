@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
+
 from orchestrator.testing.openai_server import OpenAIServer, Reply, reply
 
 from .conftest import Shell
@@ -28,3 +30,33 @@ def test_failed_turn_is_a_turn_document_and_leaves_the_state(shell: Shell, agent
 
     assert (document["outcome"], document["error"]["type"], document["state"]) == ("failed", "AuthFailed", "routing")
     assert "no such key" in document["error"]["message"]
+
+
+def test_files_go_with_the_prompt_under_their_names(shell: Shell, agents: Callable[[str], None]) -> None:
+    (shell.cwd / "notes.md").write_text("\ufeffBuy ~~~~ flour.\n", encoding="utf-8")
+    (shell.cwd / "empty.txt").touch()
+    with OpenAIServer(reply("Done.")) as server:
+        agents(server.url)
+        shell.json("ask", "--json", "--file", "notes.md", "--file", "empty.txt", "what is missing?")
+
+    assert server.requests[0].body["messages"][-1]["content"] == (
+        "what is missing?\n\nFile notes.md:\n~~~~~\nBuy ~~~~ flour.\n~~~~~\n\nFile empty.txt:\n(empty)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "cannot read notes.md: No such file"), (b"caf\xe9", "is no UTF-8 text (byte 3)"), (b"a\0b", "holds a NUL character")]
+)
+def test_file_that_is_no_text_is_refused_before_anything_is_sent(shell: Shell, content: bytes | None, said: str) -> None:
+    if content is not None:
+        (shell.cwd / "notes.md").write_bytes(content)
+
+    result = shell.run("ask", "--file", "notes.md", "what is missing?")
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert not shell.home.exists()
+
+
+def test_plan_without_a_prompt_shows_an_example(shell: Shell) -> None:
+    assert shell.json("plan", "--json")["history"]["messages"][-1]["role"] == "user"
