@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
+from orchestrator.cli.asking import AtTerminal, Nobody
 from orchestrator.cli.front import Front
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
 from orchestrator.cli.sessions import chosen_session
-from orchestrator.cli.watch import Watcher, watcher_for
-from orchestrator.providers import Answer, Cancel, Question
+from orchestrator.cli.watch import watcher_for
+from orchestrator.providers import Cancel
 
 
 @click.command("ask")
@@ -52,22 +53,15 @@ def command(
     place = front.workplace(store, chosen.workspace, turn_timeout=None if timeout is None else front.duration(timeout, "--timeout"))
     watcher = watcher_for(front.output, as_json=as_json, stream_json=stream_json)
     cancel = Cancel()
-    denied: list[Question] = []
+    asker = AtTerminal(cancel, watcher.quiet) if front.output.interactive else Nobody(watcher.notice)
     with _cancelled_by_signals(cancel), watcher:
-        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=lambda question: _nobody(denied, watcher, question), watch=watcher.show)
+        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asker, watch=watcher.show)
     document = turn_document(report)
     watcher.finish(report, document)
     if report.error is not None:
         front.output.notice(f"escalera: {report.error.message}" + (f" ({report.error.hint})" if report.error.hint else ""))
         return report.error.exit_code
-    return 5 if denied else 0
-
-
-def _nobody(denied: list[Question], watcher: Watcher, question: Question) -> Answer:
-    """Nobody can be asked from here: refused at once, said, and told apart from a human's no (page 5)."""
-    denied.append(question)
-    watcher.notice(f"denied, since nobody could be asked: {question.message}")
-    return Answer("decline", by="nobody")
+    return 5 if asker.denied else 0
 
 
 @contextmanager

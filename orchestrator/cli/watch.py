@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -44,6 +45,11 @@ class Watcher:
         if text not in self._told:
             self._told.add(text)
             self._output.notice(text)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Keep off the terminal for a while, since the human is asked something."""
+        yield
 
     def finish(self, report: Report, document: Mapping[str, Any]) -> None:
         """The turn has ended."""
@@ -117,6 +123,11 @@ class _Live(Watcher):
     def notice(self, text: str) -> None:
         self._status.stop()
         super().notice(text)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        self._status.stop()
+        yield
 
     def finish(self, report: Report, document: Mapping[str, Any]) -> None:
         if self._printed:

@@ -1,0 +1,124 @@
+"""What an agent asks in the middle of a turn, answered at a terminal – or denied at once where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import PROGRAM, Shell
+
+STUB = """\
+#!{python}
+import json, sys
+def heard(): return json.loads(sys.stdin.buffer.readline())
+def say(item): sys.stdout.write(json.dumps(item) + "\\n"); sys.stdout.flush()
+heard()
+say({{"type": "system", "subtype": "init", "session_id": sys.argv[sys.argv.index("--session-id") + 1], "model": "m"}})
+say({{"type": "control_request", "request_id": "r1", "request": {{"subtype": "can_use_tool", "tool_name": {tool!r}, "input": {input!r}}}}})
+reply = heard()["response"]["response"]
+text = json.dumps(reply, sort_keys=True)
+say({{"type": "assistant", "message": {{"id": "m1", "role": "assistant", "model": "m", "content": [{{"type": "text", "text": text}}]}}}})
+say({{"type": "result", "subtype": "success", "is_error": False, "result": text, "num_turns": 1}})
+"""
+COLOURS = {
+    "questions": [
+        {"question": "Which colour?", "header": "Colour", "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]},
+        {"question": "Which sides?", "multiSelect": True, "options": [{"label": "Left"}, {"label": "Right"}, {"label": "Top"}]},
+    ]
+}
+
+
+@pytest.fixture
+def asks(shell: Shell, tmp_path: Path):
+    """Configures an escalation agent that asks for a tool and answers with the reply it got."""
+
+    def configure(tool: str, tool_input: dict[str, object]) -> None:
+        stub = tmp_path / "claude"
+        stub.write_text(STUB.format(python=sys.executable, tool=tool, input=tool_input))
+        stub.chmod(0o755)
+        primary = '[agents.local]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\n'
+        shell.configure(f'primary = "local"\nescalation = "strong"\n{primary}[agents.strong]\nprovider = "claude-cli"\nbin = "{stub}"\n')
+
+    return configure
+
+
+def at_terminal(shell: Shell, *arguments: str, typed: list[tuple[str, str]]) -> tuple[str, int]:
+    """Run the program on a terminal; each answer is typed once its question stands there. All that was shown, and the exit code."""
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen([PROGRAM, *arguments], cwd=shell.cwd, env=shell.environ | {"TERM": "xterm"}, stdin=terminal, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    shown, deadline = "", time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if typed and typed[0][0] in shown:
+            os.write(controller, typed.pop(0)[1].encode())
+        if not select.select([controller], [], [], 0.1)[0]:
+            continue
+        try:
+            shown += os.read(controller, 65536).decode()
+        except OSError:  # the program has gone
+            break
+    code = process.wait(timeout=10)
+    os.close(controller)
+    return shown, code
+
+
+def test_permission_is_given_at_the_terminal(shell: Shell, asks) -> None:
+    asks("Bash", {"command": "touch \x1b[31mmade.txt"})
+
+    shown, code = at_terminal(shell, "ask", "--escalate", "go", typed=[("[y]es or [n]o: ", "what?\n"), ("what?\r\n[y]es or [n]o: ", "y\n")])
+
+    assert code == 0
+    assert "Claude Code wants to use Bash" in shown
+    assert "\x1b[31m" not in shown
+    assert '"behavior": "allow"' in shown
+
+
+def test_permission_is_refused_at_the_terminal(shell: Shell, asks) -> None:
+    asks("Bash", {"command": "rm -r ."})
+
+    shown, code = at_terminal(shell, "ask", "--escalate", "go", typed=[("[y]es or [n]o: ", "n\n")])
+
+    assert code == 0
+    assert "The user said no to this." in shown
+
+
+def test_questions_with_choices_are_answered_by_number_or_word(shell: Shell, asks) -> None:
+    asks("AskUserQuestion", COLOURS)
+
+    typed = [("Colour (a number): ", "7\n"), ("choose from 1 to 2", "blue\n"), ("commas between them): ", "1, top\n")]
+    shown, code = at_terminal(shell, "ask", "--escalate", "go", typed=typed)
+
+    assert code == 0
+    assert "1. Red" in shown
+    assert "Red: warm; Blue: cool" in shown
+    assert '"answers": {"Which colour?": "Blue", "Which sides?": "Left, Top"}' in shown.replace("\r\n", "")
+
+
+def test_end_of_input_and_interrupt_end_a_question(shell: Shell, asks) -> None:
+    asks("Bash", {"command": "ls"})
+
+    shown, code = at_terminal(shell, "ask", "--escalate", "go", typed=[("[y]es or [n]o: ", "\x04")])
+    interrupted, cancelled = at_terminal(shell, "ask", "--escalate", "--fresh", "go", typed=[("[y]es or [n]o: ", "\x03")])
+
+    assert (code, cancelled) == (0, 130)
+    assert "neither allowed nor refused" in shown
+    assert "cancelled" in interrupted
+
+
+def test_without_a_terminal_it_is_denied_at_once_and_said(shell: Shell, asks) -> None:
+    asks("Bash", {"command": "ls"})
+
+    result = shell.run("ask", "--escalate", "--json", "go")
+    document = json.loads(result.stdout)
+
+    assert (result.returncode, document["outcome"]) == (5, "completed")
+    assert any("nobody could be asked" in notice for notice in document["notices"])
+    assert "nobody who could be asked" in document["answer"]
