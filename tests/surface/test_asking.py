@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import select
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -53,7 +55,8 @@ def asks(shell: Shell, tmp_path: Path):
 def at_terminal(shell: Shell, *arguments: str, typed: list[tuple[str, str]]) -> tuple[str, int]:
     """Run the program on a terminal; each answer is typed once its question stands there. All that was shown, and the exit code."""
     controller, terminal = pty.openpty()
-    process = subprocess.Popen([PROGRAM, *arguments], cwd=shell.cwd, env=shell.environ | {"TERM": "xterm"}, stdin=terminal, stdout=terminal, stderr=terminal)
+    ends = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+    process = subprocess.Popen([PROGRAM, *arguments], cwd=shell.cwd, env=shell.environ | {"TERM": "xterm"}, preexec_fn=_own_terminal, **ends)  # noqa: PLW1509 - no threads here
     os.close(terminal)
     shown, deadline = "", time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -68,6 +71,12 @@ def at_terminal(shell: Shell, *arguments: str, typed: list[tuple[str, str]]) -> 
     code = process.wait(timeout=10)
     os.close(controller)
     return shown, code
+
+
+def _own_terminal() -> None:
+    """Let Ctrl-C on the terminal reach the program."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def test_permission_is_given_at_the_terminal(shell: Shell, asks) -> None:
