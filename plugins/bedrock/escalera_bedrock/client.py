@@ -1,0 +1,92 @@
+"""The boto3 client of one agent: region and credentials found as every AWS tool finds them, or a failure that says what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+CONNECT_TIMEOUT = 5.0
+_METADATA_TIMEOUT = 0.2
+"""Seconds for a machine's own metadata service, which answers in milliseconds where there is one."""
+
+
+class RuntimeClient(Protocol):
+    """What is used of boto3's client, which has no types of its own."""
+
+    @property
+    def meta(self) -> Any: ...
+    def converse(self, **arguments: Any) -> dict[str, Any]: ...
+    def converse_stream(self, **arguments: Any) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A client, and what must not be shown of it."""
+
+    client: RuntimeClient
+    verify: str | bool
+    """The certificates to trust, as boto3 would."""
+    secrets: tuple[str, ...] = field(repr=False)
+
+    @property
+    def where(self) -> str:
+        """The endpoint, for messages."""
+        return str(self.client.meta.endpoint_url)
+
+
+def connect(*, region: str | None, profile: str | None, endpoint_url: str | None, read_timeout: float | None) -> Connection:
+    """A client with retries switched off. Reads files and environment, may run a `credential_process`; sends nothing to Bedrock.
+
+    Raises `Missing`, and what botocore raises while it looks for credentials.
+    """
+    import boto3
+    import botocore.session
+    from botocore.config import Config
+
+    core = botocore.session.Session(profile=profile)
+    if core.get_config_variable("metadata_service_timeout") == 1 and "AWS_METADATA_SERVICE_TIMEOUT" not in os.environ:
+        core.set_config_variable("metadata_service_timeout", _METADATA_TIMEOUT)
+    session = boto3.Session(botocore_session=core, region_name=region)
+    if session.region_name is None:
+        raise Missing("region")
+    token = os.environ.get("AWS_BEARER_TOKEN_BEDROCK")
+    credentials = None if token else session.get_credentials()
+    if credentials is None and not token:
+        raise Missing("credentials")
+    config = Config(connect_timeout=CONNECT_TIMEOUT, read_timeout=read_timeout, retries={"mode": "standard", "total_max_attempts": 1}, tcp_keepalive=True)
+    client = session.client("bedrock-runtime", endpoint_url=endpoint_url, config=config)
+    verify = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE") or True
+    return Connection(client, verify, tuple(_secrets(credentials, token)))
+
+
+class Missing(Exception):
+    """Something without which there is no client."""
+
+    def __init__(self, what: Literal["region", "credentials"]) -> None:
+        super().__init__(f"no {what}")
+        self.what = what
+
+
+def region_hint(profile: str | None) -> str:
+    """How to name a region."""
+    return f'Run `aws configure set region us-east-1{_profile_flag(profile)}`, set AWS_DEFAULT_REGION, or set region = "us-east-1" for the agent.'
+
+
+def credentials_hint(profile: str | None) -> str:
+    """How to get credentials."""
+    flag = _profile_flag(profile)
+    return f"Run `aws sso login{flag}` or `aws configure{flag}`, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK."
+
+
+def _profile_flag(profile: str | None) -> str:
+    return f" --profile {profile}" if profile else ""
+
+
+def _secrets(credentials: Any, token: str | None) -> Iterator[str]:
+    if token:
+        yield token
+    if credentials is not None:
+        frozen = credentials.get_frozen_credentials()
+        yield from (secret for secret in (frozen.secret_key, frozen.token, frozen.access_key) if secret)
