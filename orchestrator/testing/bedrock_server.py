@@ -17,10 +17,12 @@ import base64
 import json
 import select
 import socket
+import ssl
 import struct
 import threading
 import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -70,8 +72,8 @@ class Reply:
     writes: Sequence[bytes | threading.Event] = ()
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": EVENT_STREAM})
-    document: Mapping[str, Any] | None = None
-    """What is answered instead to a request that does not stream."""
+    events: Sequence[Event] | None = None
+    """What it was made from, for a request that does not stream."""
     before_head: threading.Event | None = None
     """Waited for before anything is answered."""
     hold_open: bool = False
@@ -132,7 +134,7 @@ def metadata(usage: Mapping[str, int] | None = None, **more: Any) -> Event:
 
 def stream(*events: Event) -> Reply:
     """A stream of these events, a frame each."""
-    return Reply([frame_of(event) for event in events], document=_document(events))
+    return Reply([frame_of(event) for event in events], events=events)
 
 
 def fail(status: int, name: str, message: str, *, headers: Mapping[str, str] | None = None, **fields: Any) -> Reply:
@@ -237,9 +239,9 @@ def _blob(value: object) -> str:
 
 
 class BedrockServer:
-    """The server; a context manager. `url` is what to set as the endpoint."""
+    """The server; a context manager. `url` is what to set as the endpoint. With `tls` it speaks HTTPS."""
 
-    def __init__(self, *script: Reply) -> None:
+    def __init__(self, *script: Reply, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
         """Every request so far, in order."""
         self.client_gone = threading.Event()
@@ -249,12 +251,13 @@ class BedrockServer:
         self._script = list(script)
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._server = _Server(self)
+        self._scheme = "http" if tls is None else "https"
+        self._server = _Server(self, tls)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -299,9 +302,15 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = True
 
-    def __init__(self, owner: BedrockServer) -> None:
+    def __init__(self, owner: BedrockServer, tls: ssl.SSLContext | None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.owner = owner
+        self._tls = tls
+
+    def finish_request(self, request: Any, client_address: Any) -> None:  # the base class leaves both open
+        """In the connection's own thread; a handshake that fails is the client's affair."""
+        with suppress(ssl.SSLError):
+            super().finish_request(request if self._tls is None else self._tls.wrap_socket(request, server_side=True), client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -322,8 +331,8 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, self.path, headers, raw, _parsed(raw))
         answer = owner.received(request)
-        if answer.document is not None and not request.streams:
-            answer = replace(answer, writes=[json.dumps(answer.document, default=_blob).encode()], headers={"content-type": "application/json"})
+        if answer.events is not None and not request.streams:
+            answer = replace(answer, writes=[json.dumps(_document(answer.events), default=_blob).encode()], headers={"content-type": "application/json"})
         self.close_connection = True
         try:
             self._write(answer)
@@ -369,6 +378,8 @@ def _is_gone(connection: socket.socket) -> bool:
     """Whether the client has closed: readable, and nothing to read."""
     try:
         readable, _, _ = select.select([connection], [], [], 0)
+        if isinstance(connection, ssl.SSLSocket):
+            return bool(readable) and connection.recv(1) == b""  # TLS cannot be peeked into; no client of ours sends twice
         return bool(readable) and connection.recv(1, socket.MSG_PEEK) == b""
     except OSError:
         return True

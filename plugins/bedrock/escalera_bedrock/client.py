@@ -47,7 +47,8 @@ def connect(*, region: str | None, profile: str | None, endpoint_url: str | None
 
     core = botocore.session.Session(profile=profile)
     if core.get_config_variable("metadata_service_timeout") == 1 and "AWS_METADATA_SERVICE_TIMEOUT" not in os.environ:
-        core.set_config_variable("metadata_service_timeout", _METADATA_TIMEOUT)
+        # Not by the session's own method, which makes whole seconds of it.
+        core.get_component("config_store").set_config_variable("metadata_service_timeout", _METADATA_TIMEOUT)
     session = boto3.Session(botocore_session=core, region_name=region)
     if session.region_name is None:
         raise Missing("region")
