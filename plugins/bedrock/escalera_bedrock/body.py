@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -37,7 +36,7 @@ def converse_body(request: Request, shape: Shape) -> dict[str, Any]:
     messages = [message for message in request.messages if message.role != "system"]
     if not tools:
         messages = [_flattened(message) for message in messages]
-    body: dict[str, Any] = {"messages": [{"role": message.role, "content": [_block(part) for part in message.parts]} for message in messages]}
+    body: dict[str, Any] = {"messages": [{"role": message.role, "content": list(_blocks(message))} for message in messages]}
     if system := _system(request, caching=shape.caching):
         body["system"] = system
     if tools:
@@ -82,28 +81,27 @@ def _system(request: Request, *, caching: bool) -> list[dict[str, Any]]:
 # -- messages -------------------------------------------------------------------------------------
 
 
-def _block(part: Part) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"text": part.text}
-    if isinstance(part, ToolCall):
-        return {"toolUse": {"toolUseId": part.id, "name": part.name, "input": dict(part.arguments)}}
-    if isinstance(part, ToolResult):
-        return {"toolResult": {"toolUseId": part.id, "content": [{"text": part.content}], "status": "error" if part.is_error else "success"}}
-    return {"reasoningContent": _reasoning(part)}
+def _blocks(message: Message) -> Iterator[dict[str, Any]]:
+    for part in message.parts:
+        if isinstance(part, Text):
+            yield {"text": part.text}
+        elif isinstance(part, ToolCall):
+            yield {"toolUse": {"toolUseId": part.id, "name": part.name, "input": dict(part.arguments)}}
+        elif isinstance(part, ToolResult):
+            yield {"toolResult": {"toolUseId": part.id, "content": [{"text": part.content}], "status": "error" if part.is_error else "success"}}
+        elif reasoning := _reasoning(part):
+            yield {"reasoningContent": reasoning}
 
 
-def _reasoning(part: Reasoning) -> dict[str, Any]:
-    """Text and signature, or the encrypted bytes, exactly as they came."""
+def _reasoning(part: Reasoning) -> dict[str, Any] | None:
+    """Text and signature, or the encrypted bytes, exactly as they came; `None` for a row so damaged that it is neither (T36)."""
+    if part.signature:
+        return {"reasoningText": {"text": part.text, "signature": part.signature}}
     kept = (part.extra or {}).get(REDACTED)
-    if isinstance(kept, str):
-        try:
-            return {"redactedContent": base64.b64decode(kept, validate=True)}
-        except binascii.Error:
-            pass  # a damaged row: the model will judge what is left of it
-    told: dict[str, Any] = {"text": part.text}
-    if part.signature is not None:
-        told["signature"] = part.signature
-    return {"reasoningText": told}
+    try:
+        return {"redactedContent": base64.b64decode(kept, validate=True)} if isinstance(kept, str) and kept else None
+    except ValueError:
+        return None
 
 
 def _flattened(message: Message) -> Message:

@@ -72,7 +72,7 @@ class Missing(Exception):
 
 def region_hint(profile: str | None) -> str:
     """How to name a region."""
-    return f'Run `aws configure set region us-east-1{_profile_flag(profile)}`, set AWS_DEFAULT_REGION, or set region = "us-east-1" for the agent.'
+    return f'Run `aws configure set region us-east-1{_profile_flag(profile)}`, set AWS_DEFAULT_REGION (boto3 does not read AWS_REGION), or set region = "us-east-1" for the agent.'
 
 
 def credentials_hint(profile: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _CHECK_TIMEOUTS = Timeouts(first_byte=8.0, idle=4.0, turn=10.0)
 _MASK = "***"
+_SESSION_TOKEN = re.compile(r"(x-amz-security-token:)\S+", re.IGNORECASE)
 _EVENT_STREAM = "application/vnd.amazon.eventstream"
 
 
@@ -182,7 +184,7 @@ class BedrockProvider:
         """The text without the secrets: AWS quotes what was signed when a signature is wrong."""
         for secret in sorted(self._connection.secrets if self._connection else (), key=len, reverse=True):
             text = text.replace(secret, _MASK)
-        return text
+        return _SESSION_TOKEN.sub(rf"\1{_MASK}", text)  # credentials are renewed, and the new token is none of those above
 
     def _verdict(self, error: Exception, exchange: Exchange) -> CheckResult:
         """What a failed check says: a refusal of the empty conversation itself means that everything else is right."""

@@ -43,5 +43,7 @@ def test_damaged_histories_become_bodies_without_a_fault(shape_of_converse: obje
     body = converse_body(request, Shape(caching=caching))
 
     assert violations(as_json(body)) == []
+    thoughts = [block["reasoningContent"] for message in body["messages"] for block in message["content"] if "reasoningContent" in block]
+    assert all(thought.get("redactedContent") or thought["reasoningText"]["signature"] for thought in thoughts)
     problems = ParamValidator().validate({"modelId": MODEL, **body}, shape_of_converse)
     assert not problems.has_errors(), problems.generate_report()
