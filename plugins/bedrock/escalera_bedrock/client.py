@@ -72,7 +72,8 @@ class Missing(Exception):
 
 def region_hint(profile: str | None) -> str:
     """How to name a region."""
-    return f'Run `aws configure set region us-east-1{_profile_flag(profile)}`, set AWS_DEFAULT_REGION (boto3 does not read AWS_REGION), or set region = "us-east-1" for the agent.'
+    command = f"aws configure set region us-east-1{_profile_flag(profile)}"
+    return f'Set region = "us-east-1" for the agent, run `{command}`, or set AWS_DEFAULT_REGION (boto3 does not read AWS_REGION).'
 
 
 def credentials_hint(profile: str | None) -> str:
