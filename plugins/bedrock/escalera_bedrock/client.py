@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 CONNECT_TIMEOUT = 5.0
-_METADATA_TIMEOUT = 0.2
-"""Seconds for a machine's own metadata service, which answers in milliseconds where there is one."""
+_METADATA_DIAL = 0.15
+_METADATA_TIMEOUT = 0.3
+"""Seconds for the connection to a cloud machine's own metadata service, and for each answer: where there is one, it takes milliseconds."""
 
 
 class RuntimeClient(Protocol):
@@ -41,25 +44,51 @@ def connect(*, region: str | None, profile: str | None, endpoint_url: str | None
 
     Raises `Missing`, and what botocore raises while it looks for credentials.
     """
+    from botocore.config import Config
+
+    session = _session(region, profile, metadata=False)
+    if session.region_name is None:
+        raise Missing("region")
+    token = os.environ.get("AWS_BEARER_TOKEN_BEDROCK")
+    credentials = None if token else session.get_credentials()
+    if credentials is None and not token and _metadata_answers(session._session):
+        session = _session(region, profile, metadata=True)
+        credentials = session.get_credentials()
+    if credentials is None and not token:
+        raise Missing("credentials")
+    config = Config(connect_timeout=CONNECT_TIMEOUT, read_timeout=read_timeout, retries={"mode": "standard", "total_max_attempts": 1}, tcp_keepalive=True)
+    client = session.client("bedrock-runtime", endpoint_url=endpoint_url, config=config)
+    verify = session._session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE") or True
+    return Connection(client, verify, tuple(_secrets(credentials, token)))
+
+
+def _session(region: str | None, profile: str | None, *, metadata: bool) -> Any:  # boto3.Session
+    """A session; without `metadata` it does not ask the machine's metadata service for credentials."""
     import boto3
     import botocore.session
-    from botocore.config import Config
 
     core = botocore.session.Session(profile=profile)
     if core.get_config_variable("metadata_service_timeout") == 1 and "AWS_METADATA_SERVICE_TIMEOUT" not in os.environ:
         # Not by the session's own method, which makes whole seconds of it.
         core.get_component("config_store").set_config_variable("metadata_service_timeout", _METADATA_TIMEOUT)
     session = boto3.Session(botocore_session=core, region_name=region)
-    if session.region_name is None:
-        raise Missing("region")
-    token = os.environ.get("AWS_BEARER_TOKEN_BEDROCK")
-    credentials = None if token else session.get_credentials()
-    if credentials is None and not token:
-        raise Missing("credentials")
-    config = Config(connect_timeout=CONNECT_TIMEOUT, read_timeout=read_timeout, retries={"mode": "standard", "total_max_attempts": 1}, tcp_keepalive=True)
-    client = session.client("bedrock-runtime", endpoint_url=endpoint_url, config=config)
-    verify = core.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE") or True
-    return Connection(client, verify, tuple(_secrets(credentials, token)))
+    if not metadata:
+        core.get_component("credential_provider").remove("iam-role")
+    return session
+
+
+def _metadata_answers(core: Any) -> bool:  # botocore.session.Session
+    """Whether somebody listens where the metadata service would be; elsewhere than in the cloud, a packet there is lost."""
+    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return False
+    ipv6 = str(core.get_config_variable("ec2_metadata_service_endpoint_mode") or "").lower() == "ipv6" or core.get_config_variable("imds_use_ipv6")
+    usual = "http://[fd00:ec2::254]" if ipv6 else "http://169.254.169.254"
+    place = urlsplit(core.get_config_variable("ec2_metadata_service_endpoint") or usual)
+    try:
+        socket.create_connection((place.hostname or "", place.port or 80), _METADATA_DIAL).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 class Missing(Exception):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,37 @@ def test_a_metadata_service_that_does_not_answer_is_not_waited_for(bare: None, m
         turn = run(bedrock("http://127.0.0.1:1"))
     assert isinstance(turn.error, AuthFailed)
     assert time.monotonic() - started < 1
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """What a cloud machine's metadata service says about the role of the machine."""
+
+    def do_PUT(self) -> None:
+        self._say("a-token")
+
+    def do_GET(self) -> None:
+        role = {"Code": "Success", "AccessKeyId": "AKIDMACHINE", "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}
+        self._say("the-role" if self.path.endswith("/") else json.dumps(role))
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+    def _say(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+def test_the_role_of_a_cloud_machine_is_found(bare: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as metadata, BedrockServer(say("ok")) as server:
+        threading.Thread(target=metadata.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://127.0.0.1:{metadata.server_address[1]}")
+        turn = run(bedrock(server.url))
+        metadata.shutdown()
+        assert turn.text == "ok"
+        assert "AKIDMACHINE/" in signed_with(server)
 
 
 def test_no_region_fails_at_once_with_the_command_that_helps() -> None:
