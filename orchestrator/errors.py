@@ -121,6 +121,10 @@ class ProviderError(EscaleraError):
         super().__init__(message, hint=hint)
         self.agent = agent
         self.partial = partial
+        self.repaired = False
+        """Set by a provider that has mended what made the call fail, each thing at most once a turn: the same request may
+        be sent again at once, within the limit of sends (page 7, Retries).
+        """
 
 
 class AuthFailed(ProviderError):

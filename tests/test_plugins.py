@@ -237,7 +237,7 @@ def test_a_missing_kind_names_the_distribution_that_brings_it(site: Site, kind: 
 
 
 def test_a_kind_whose_plugin_failed_says_why(site: Site) -> None:
-    site.install("escalera-bedrock", "import module_that_is_not_installed\n")
+    site.install("escalera-bedrock", "import module_that_is_not_installed\n", module="broken_bedrock")
 
     with pytest.raises(PluginError, match="needs the module module_that_is_not_installed"):
         site.load().kind("bedrock")
@@ -249,7 +249,7 @@ def test_an_unknown_kind_names_the_nearest(site: Site) -> None:
 
 
 def test_plugins_of_this_environment_are_found() -> None:
-    assert {"claude_cli", "openrouter", "embedded"} <= {entry.name for entry in installed_entry_points()}
+    assert {"bedrock", "claude_cli", "openrouter", "embedded"} <= {entry.name for entry in installed_entry_points()}
 
 
 def test_building_the_manager_loads_no_vendor_module() -> None:

@@ -32,19 +32,24 @@ def with_retries(
 ) -> Result:
     """Call `send`, again after a transient error while `may_retry` says that nothing was emitted yet.
 
-    At most `attempts` times more. A wait that the provider named is kept to `max_wait` seconds: a longer one fails at once.
+    At most `attempts` times more; at once where the provider repaired what was wrong. A wait that the provider named is
+    kept to `max_wait` seconds: a longer one fails at once.
     `announce` is told the error, the wait in seconds and the number of the attempt to come.
     """
     from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
     def wait(state: RetryCallState) -> float:
         error = _error_of(state)
-        if error.retry_after is not None:
+        if error.repaired:
+            return 0.0
+        if isinstance(error, Transient) and error.retry_after is not None:
             return error.retry_after
         return jitter.uniform(0, min(max_wait, FIRST_WAIT * 2**state.attempt_number))
 
     def worth_it(error: BaseException) -> bool:
-        return isinstance(error, Transient) and may_retry() and (error.retry_after is None or error.retry_after <= max_wait)
+        if not isinstance(error, ProviderError) or not may_retry():
+            return False
+        return error.repaired or (isinstance(error, Transient) and (error.retry_after is None or error.retry_after <= max_wait))
 
     def tell(state: RetryCallState) -> None:
         announce(_error_of(state), state.next_action.sleep if state.next_action else 0.0, state.attempt_number + 1)
@@ -58,8 +63,8 @@ def with_retries(
     return retrying(send)
 
 
-def _error_of(state: RetryCallState) -> Transient:
+def _error_of(state: RetryCallState) -> ProviderError:
     error = state.outcome.exception() if state.outcome else None
-    if not isinstance(error, Transient):
-        raise TypeError(f"only a transient error is retried, not {error!r}")
+    if not isinstance(error, ProviderError):
+        raise TypeError(f"only a provider's error is retried, not {error!r}")
     return error

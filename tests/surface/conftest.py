@@ -26,7 +26,7 @@ class Shell:
 
     @property
     def environ(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("ESCALERA_") and name != "PYTHONPATH"}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ESCALERA_", "AWS_")) and name != "PYTHONPATH"}
         return kept | {"ESCALERA_HOME": str(self.home), "PYTHONIOENCODING": "utf-8"}
 
     def run(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:

@@ -1,0 +1,233 @@
+"""A model on Amazon Bedrock as a provider of the core."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from escalera_bedrock.answer import Answer, events_of
+from escalera_bedrock.body import Shape, as_json, converse_body
+from escalera_bedrock.failures import Failure, affordable_tokens, error_of, failure_of, has_expired, refuses_caching, refuses_streaming
+from escalera_bedrock.options import BedrockOptions
+from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOfFunds, ProtocolError, ProviderError, RateLimited
+from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Timeouts
+
+if TYPE_CHECKING:
+    from escalera_bedrock.client import Connection
+    from escalera_bedrock.exchange import Exchange, StreamEvent
+    from escalera_bedrock.wire import Stop
+
+_CHECK_TIMEOUTS = Timeouts(first_byte=8.0, idle=4.0, turn=10.0)
+_MASK = "***"
+_SESSION_TOKEN = re.compile(r"(x-amz-security-token:)\S+", re.IGNORECASE)
+_EVENT_STREAM = "application/vnd.amazon.eventstream"
+
+
+def bedrock_provider(options: BedrockOptions, _context: AgentContext) -> BedrockProvider:
+    """An agent on Bedrock. The environment is not taken from the context: boto3 reads the process's own, in many places."""
+    return BedrockProvider(options)
+
+
+class BedrockProvider:
+    """One agent on one model. Loads boto3 and looks for credentials in `run` and `check`, then keeps the client.
+
+    It learns what the model refuses, and what it learns holds until the end of the process.
+    """
+
+    def __init__(self, options: BedrockOptions) -> None:
+        self._options = options
+        self._shape = Shape(_inference(options), options.additional_fields, caching=options.prompt_caching, tools=options.tools)
+        self._streams = True
+        self._lowered = False
+        self._refreshed = False
+        self._connection: Connection | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(takes_tools=self._options.tools, streams=self._streams, profile="bedrock")
+
+    @property
+    def model(self) -> str | None:
+        return self._options.model
+
+    def preview(self, request: Request) -> Mapping[str, Any]:
+        """The operation, where it goes as far as that is configured, and exactly the body that `run` sends."""
+        options = self._options
+        place = {
+            "operation": self._operation,
+            "model": options.model,
+            "region": options.region,
+            "profile": options.profile,
+            "endpoint_url": options.endpoint_url,
+        }
+        known = {name: value for name, value in place.items() if value is not None}
+        return {**known, "headers": {"authorization": _MASK}, "body": as_json(converse_body(request, self._shape))}
+
+    def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
+        """Send one call. No retries here; what can be repaired is, and the error says so (`repaired`)."""
+        from escalera_bedrock.exchange import Exchange
+
+        body = converse_body(request, self._shape)
+        answer = Answer(where=self._where, model=self._options.model, new_id=_new_call_id)
+        try:
+            with Exchange(lambda stop: self._send(body, request.timeouts, stop), request.timeouts, cancel, where=self._where) as exchange:
+                for event in exchange.events():
+                    yield from answer.event(event)
+                    if answer.ended:
+                        exchange.complete()
+                if exchange.failed is not None and not answer.ended:
+                    raise self._explained(exchange.failed, exchange)
+                self._refreshed = False
+                yield from answer.end()
+        except ProviderError as error:
+            error.agent = request.agent
+            error.partial = error.partial or answer.text
+            raise
+
+    def check(self) -> CheckResult:
+        """Send a conversation without a message, which is refused once credentials, permission and model were looked at: no token is spent."""
+        from escalera_bedrock.exchange import Exchange
+
+        try:
+            with Exchange(lambda stop: self._send({"messages": []}, _CHECK_TIMEOUTS, stop), _CHECK_TIMEOUTS, Cancel(), where=self._where) as exchange:
+                for _ in exchange.events():
+                    break
+                if exchange.failed is None:
+                    return CheckResult(True, "works", f"{self._where} answers")
+                return self._verdict(exchange.failed, exchange)
+        except ProviderError as error:
+            return CheckResult(False, "error", error.message, error.hint)
+
+    # -- sending
+
+    @property
+    def _operation(self) -> str:
+        return "ConverseStream" if self._streams else "Converse"
+
+    @property
+    def _where(self) -> str:
+        """What is spoken to, for messages; the endpoint itself once it is known."""
+        if self._connection is not None:
+            return self._connection.where
+        return self._options.endpoint_url or "Bedrock"
+
+    def _send(self, body: Mapping[str, Any], timeouts: Timeouts, stop: Stop) -> Iterator[StreamEvent]:
+        """The call and its events; runs in the exchange's thread."""
+        from escalera_bedrock.client import connect
+        from escalera_bedrock.exchange import OPENED
+        from escalera_bedrock.wire import wired
+
+        options, limit = self._options, _read_limit(timeouts)
+        connection = self._connection or connect(region=options.region, profile=options.profile, endpoint_url=options.endpoint_url, read_timeout=limit)
+        self._connection = connection
+        with wired(connection, stop, limit):
+            if not self._streams:
+                document = connection.client.converse(modelId=options.model, **body)
+                yield OPENED
+                yield from events_of(document)
+                return
+            response = connection.client.converse_stream(modelId=options.model, **body)
+            _require_stream(response, connection.where)
+            yield OPENED
+            yield from response["stream"]
+
+    # -- failing
+
+    def _explained(self, error: Exception, exchange: Exchange) -> ProviderError:
+        from escalera_bedrock.library import explained, is_time_out
+
+        if isinstance(error, ProviderError):
+            return error
+        if is_time_out(error):
+            return exchange.timed_out()
+        failure = self._failure(error)
+        if failure is None:
+            told = explained(error, where=self._where, opened=exchange.opened, profile=self._options.profile)
+            told.__cause__ = error
+            return told
+        told = error_of(failure, now=_now(), profile=self._options.profile)
+        self._repair(failure, told)
+        return told
+
+    def _failure(self, error: Exception) -> Failure | None:
+        """What Bedrock itself said, where it said something."""
+        from botocore.exceptions import ClientError
+
+        from escalera_bedrock.library import CALLS
+
+        if not isinstance(error, ClientError) or error.operation_name not in CALLS:
+            return None
+        return failure_of(error, where=self._where, mask=self._mask)
+
+    def _repair(self, failure: Failure, told: ProviderError) -> None:
+        """Mend what can be mended, each thing once, and say so in the error: the core sends again within its limit (page 7)."""
+        affordable = affordable_tokens(failure)
+        if refuses_caching(failure) and self._shape.caching:
+            self._shape = replace(self._shape, caching=False)
+            told.repaired, told.hint = True, "Set prompt_caching = false for this agent; this model has no prompt cache."
+        elif refuses_streaming(failure) and self._streams:
+            self._streams = False
+            told.repaired = True
+        elif affordable is not None and not self._lowered:
+            self._lowered = True
+            self._shape = replace(self._shape, inference={**self._shape.inference, "maxTokens": affordable})
+            told.repaired, told.hint = True, f"Set max_tokens in the agent's inference to {affordable} or less."
+        elif has_expired(failure):
+            self._connection = None  # the next one looks for credentials anew
+            told.repaired = self._refreshed = not self._refreshed
+
+    def _mask(self, text: str) -> str:
+        """The text without the secrets: AWS quotes what was signed when a signature is wrong."""
+        for secret in sorted(self._connection.secrets if self._connection else (), key=len, reverse=True):
+            text = text.replace(secret, _MASK)
+        return _SESSION_TOKEN.sub(rf"\1{_MASK}", text)  # credentials are renewed, and the new token is none of those above
+
+    def _verdict(self, error: Exception, exchange: Exchange) -> CheckResult:
+        """What a failed check says: a refusal of the empty conversation itself means that everything else is right."""
+        from escalera_bedrock.client import Missing
+
+        told = self._explained(error, exchange)
+        failure = self._failure(error)
+        if isinstance(error, Missing):
+            return CheckResult(False, "no_region" if error.what == "region" else "no_credentials", told.message, told.hint)
+        if failure is not None and failure.name == "validation" and isinstance(told, InvalidRequest):
+            return CheckResult(True, "works", f"{self._where} takes these credentials for {self._options.model}")
+        if isinstance(told, AuthFailed):
+            return CheckResult(False, "no_credentials" if failure is None else "refused", told.message, told.hint)
+        if isinstance(told, ModelNotFound):
+            return CheckResult(False, "unknown_model", told.message, told.hint)
+        return CheckResult(False, "quota" if isinstance(told, RateLimited | OutOfFunds) else "error", told.message, told.hint)
+
+
+def _inference(options: BedrockOptions) -> dict[str, Any]:
+    """The configured parameters under Converse's names."""
+    told = options.inference
+    named = {"maxTokens": told.max_tokens, "temperature": told.temperature, "topP": told.top_p, "stopSequences": told.stop_sequences or None}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _read_limit(timeouts: Timeouts) -> float | None:
+    """The idle limit as the socket's, or the one for the first byte where that is longer: neither shall come before ours."""
+    if timeouts.idle is None or timeouts.first_byte is None:
+        return None
+    return max(timeouts.idle, timeouts.first_byte)
+
+
+def _require_stream(response: Mapping[str, Any], where: str) -> None:
+    kind = str(response["ResponseMetadata"]["HTTPHeaders"].get("content-type", ""))
+    if kind and kind.partition(";")[0].strip().lower() != _EVENT_STREAM:
+        raise ProtocolError(
+            f"{where} answered with {kind[:80]} instead of a stream.", hint="Check endpoint_url: a login page or another service may answer there."
+        )
+
+
+def _new_call_id() -> str:
+    return f"tooluse_{uuid.uuid4().hex[:22]}"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,166 @@
+"""The HTTP of one call, over a connection that can be shut down from outside whatever it is doing."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import urllib3.connection
+from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
+from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+
+from escalera_bedrock.client import CONNECT_TIMEOUT, Connection
+
+_DIAL_SLICE = 1.5
+"""Seconds of one attempt to connect, after which it looks whether it shall stop; nothing was sent by then."""
+_SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+
+
+class Stopped(Exception):
+    """The call was stopped from outside; only the reading thread sees it."""
+
+
+class Stop:
+    """What has to be let go when a call shall end, at once and from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._releases: list[Callable[[], None]] = []
+        self._stopped = False
+
+    def hold(self, release: Callable[[], None]) -> None:
+        """Call it on `now`, or at once if that was before."""
+        with self._lock:
+            if not self._stopped:
+                self._releases.append(release)
+                return
+        release()
+
+    def now(self) -> None:
+        with self._lock:
+            self._stopped = True
+            releases, self._releases = self._releases, []
+        for release in releases:
+            release()
+
+    def raise_if_stopped(self) -> None:
+        if self._stopped:
+            raise Stopped
+
+
+@contextmanager
+def wired(connection: Connection, stop: Stop, read_timeout: float | None) -> Iterator[None]:
+    """Send what this thread's calls of the client send over a connection of their own, and close it at the end.
+
+    None is ever used twice: with retries off, one that the server has dropped in the meantime would fail a turn.
+    """
+    events = connection.client.meta.events
+    thread = threading.get_ident()
+    http = _http(connection, stop, read_timeout)
+
+    def send(request: Any, **_: Any) -> Any:  # botocore's AWSPreparedRequest and AWSResponse
+        if threading.get_ident() != thread:
+            return None
+        stop.raise_if_stopped()
+        return http.send(request)
+
+    events.register("before-send.bedrock-runtime", send)
+    try:
+        yield
+    finally:
+        events.unregister("before-send.bedrock-runtime", send)
+        http.close()
+
+
+def _http(connection: Connection, stop: Stop, read_timeout: float | None) -> URLLib3Session:
+    config = connection.client.meta.config
+    session = URLLib3Session(
+        verify=connection.verify,
+        proxies=config.proxies or get_environ_proxies(connection.where),
+        timeout=(CONNECT_TIMEOUT, read_timeout),
+        socket_options=_SOCKET_OPTIONS,
+        client_cert=config.client_cert,
+        proxies_config=config.proxies_config,
+    )
+    pools = _pools(stop)
+    session._pool_classes_by_scheme = pools
+    session._manager.pool_classes_by_scheme = pools
+    return session
+
+
+def _pools(stop: Stop) -> dict[str, type[AWSHTTPConnectionPool]]:
+    """Connection pools, made for one call, whose connections hand their sockets to its `Stop`."""
+
+    class Plain(AWSHTTPConnection):  # type: ignore[misc]  # botocore has no types
+        def _new_conn(self) -> socket.socket:
+            return dialled(self, stop)
+
+    class Secure(AWSHTTPSConnection):  # type: ignore[misc]
+        def _new_conn(self) -> socket.socket:
+            return dialled(self, stop)
+
+    class PlainPool(AWSHTTPConnectionPool):  # type: ignore[misc]
+        ConnectionCls = Plain
+
+    class SecurePool(AWSHTTPSConnectionPool):  # type: ignore[misc]
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
+
+
+def dialled(connection: urllib3.connection.HTTPConnection, stop: Stop) -> socket.socket:
+    """A socket to the connection's host, dialled in short slices, one address after the other, and handed to `Stop`.
+
+    Raises what urllib3 raises, so that everything above knows it.
+    """
+    host, port = connection._dns_host, connection.port
+    addresses = _resolved(connection, host, port)
+    until = time.monotonic() + CONNECT_TIMEOUT
+    while True:
+        for address in tuple(addresses):
+            stop.raise_if_stopped()
+            try:
+                dialled = socket.create_connection(address[:2], min(_DIAL_SLICE, max(0.1, until - time.monotonic())), connection.source_address)
+            except TimeoutError as error:
+                if time.monotonic() >= until:
+                    raise ConnectTimeoutError(connection, f"no connection to {host} within {CONNECT_TIMEOUT:g} seconds") from error
+            except OSError as error:
+                addresses.remove(address)
+                if not addresses:
+                    raise NewConnectionError(connection, f"{error}") from error
+            else:
+                return _ready(dialled, connection, stop)
+
+
+def _resolved(connection: urllib3.connection.HTTPConnection, host: str, port: int) -> list[Any]:
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise NameResolutionError(host, connection, error) from error
+    return list(dict.fromkeys(address for *_, address in found))
+
+
+def _ready(dialled: socket.socket, connection: urllib3.connection.HTTPConnection, stop: Stop) -> socket.socket:
+    for option in connection.socket_options or ():
+        dialled.setsockopt(*option)
+    dialled.settimeout(CONNECT_TIMEOUT)  # for the TLS handshake; urllib3 sets the read timeout after it
+    stop.hold(_shutter(dialled))
+    return dialled
+
+
+def _shutter(connected: socket.socket) -> Callable[[], None]:
+    """What ends every blocked call on the connection. A duplicate, since TLS takes the original's descriptor away."""
+    duplicate = connected.dup()
+
+    def shut() -> None:
+        with suppress(OSError):
+            duplicate.shutdown(socket.SHUT_RDWR)
+        duplicate.close()
+
+    return shut
