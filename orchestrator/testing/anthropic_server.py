@@ -107,6 +107,11 @@ class AnthropicServer:
         with self._lock:
             return [request for request in self.requests if request.is_message]
 
+    def add(self, *steps: Step) -> None:
+        """Lengthen the script."""
+        with self._lock:
+            self._steps.extend(steps)
+
     def start(self) -> None:
         """Begin to answer."""
         self._thread.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -17,23 +16,10 @@ import pytest
 from orchestrator.testing.anthropic_server import AnthropicServer, CallTool, Hang, Say, Step
 from orchestrator.testing.openai_server import OpenAIServer, reply
 
+from .backends import CLAUDE, NO_CLAUDE, claude_table
 from .conftest import Shell
 
-CLAUDE = os.environ.get("ESCALERA_TEST_CLAUDE") or shutil.which("claude") or ""
-
-pytestmark = pytest.mark.skipif(not CLAUDE, reason="no real claude: none on PATH, and ESCALERA_TEST_CLAUDE names none")
-
-QUIET = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING")
-
-
-def claude_table(name: str, url: str, home: Path, *, more: str = "") -> str:
-    """The configuration of an agent that is the real program, with a home of its own and no network but that server."""
-    home.mkdir(exist_ok=True)
-    environ = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), "ANTHROPIC_API_KEY": "dummy", "ANTHROPIC_BASE_URL": url} | dict.fromkeys(
-        QUIET, "1"
-    )
-    pairs = ", ".join(f'{key} = "{value}"' for key, value in environ.items())
-    return f'[agents.{name}]\nprovider = "claude-cli"\nbin = "{CLAUDE}"\nmodel = "claude-sonnet-4-5"\nenv = {{ {pairs} }}\n{more}'
+pytestmark = pytest.mark.skipif(not CLAUDE, reason=NO_CLAUDE)
 
 
 class Stage:
