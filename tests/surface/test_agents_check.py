@@ -75,11 +75,11 @@ def test_agents_that_hang_hold_up_nobody(shell: Shell) -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         shell.configure("".join(agent(f"silent{number}", url) for number in range(5)) + agent("works", server.url))
         began = time.monotonic()
-        found = statuses(shell, "--timeout", "1s")
-    assert time.monotonic() - began < 5
+        found = statuses(shell, "--timeout", "4s")
+    assert time.monotonic() - began < 8
     assert {item["status"] for name, item in found.items() if name != "works"} == {"error"}
     assert found["works"]["ok"]
-    assert "no answer within 1 s" in found["silent0"]["detail"]
+    assert "no answer within 4 s" in found["silent0"]["detail"]
 
 
 @pytest.mark.parametrize(
