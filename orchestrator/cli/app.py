@@ -30,6 +30,7 @@ COMMANDS = {
     "settings": "every setting, its value and where that comes from",
     "trust": "accept a project file as it is now",
     "paths": "the folders that are used",
+    "doctor": "what works on this machine, what does not, and what to do about it",
 }
 
 

@@ -24,7 +24,7 @@ def checked_agents(front: Front, agents: Sequence[AgentConfig], *, seconds: floa
         return front.crew(front.workspace).agent(name).provider.check()
 
     answers = side_by_side({agent.name: lambda name=agent.name: ask(name) for agent in agents}, seconds=seconds)  # type: ignore[misc]  # a default binds the name
-    return {agent.name: _masked(_result(answers[agent.name], seconds), agent, front.environ) for agent in agents}
+    return {agent.name: _masked(result_of(answers[agent.name], seconds), agent, front.environ) for agent in agents}
 
 
 def check_object(agent: AgentConfig, result: CheckResult) -> dict[str, Any]:
@@ -37,7 +37,8 @@ def said(result: CheckResult) -> str:
     return result.status.replace("_", " ") + (f": {result.detail}" if result.detail else "")
 
 
-def _result(answer: Answered[Any], seconds: float) -> CheckResult:
+def result_of(answer: Answered[Any], seconds: float) -> CheckResult:
+    """What came of a provider's `check`, as a result in any case."""
     if answer.error is not None:
         return _failed(answer.error)
     if answer.value is None:
