@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.agents import agent_problems
-from orchestrator.cli.checks import checked_agents
+from orchestrator.cli.checks import checked_agents, said
 from orchestrator.cli.front import Front
 from orchestrator.cli.survey import SECONDS, Survey
 from orchestrator.errors import ConfigError, PluginError, StoreError
@@ -18,6 +18,7 @@ from orchestrator.plugins import DISTRIBUTIONS, PluginManager, installed_entry_p
 from orchestrator.probes.aws import aws_facts
 from orchestrator.probes.leftovers import Marked
 from orchestrator.probes.servers import Server, is_loopback
+from orchestrator.providers import CheckResult
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.problems import ConfigProblems
 from orchestrator.settings.resolution import Settings
@@ -97,7 +98,7 @@ def _roles(front: Front, settings: Settings | None, survey: Survey) -> Iterator[
         elif name in results:
             result = results[name]
             status: Status = "works" if result.ok else "problem"
-            yield Finding("roles", role, status, f"{name} ({agents[name].provider}): {result.detail or result.status}", None if result.ok else result.hint)
+            yield Finding("roles", role, status, f"{name} ({agents[name].provider}): {_detail(result)}", None if result.ok else result.hint)
         else:
             yield _elsewhere(role, agents[name], front, survey)
 
@@ -125,7 +126,11 @@ def _elsewhere(role: str, agent: AgentConfig, front: Front, survey: Survey) -> F
         if facts.credentials is None or facts.region is None:
             missing = "credentials" if facts.credentials is None else "region"
             return Finding("roles", role, "problem", f"{who}: no AWS {missing} found", "run `aws configure`" if missing == "credentials" else _REGION_HINT)
-    return Finding("roles", role, "ready", f"{who}: what it needs is there; it was not contacted", f"to ask it: escalera agents check {agent.name}")
+    return Finding("roles", role, "ready", f"{who}: what it needs is there; it was not contacted", f"`escalera agents check {agent.name}` asks it")
+
+
+def _detail(result: CheckResult) -> str:
+    return result.detail if result.ok and result.detail else said(result)
 
 
 # -- configuration --------------------------------------------------------------------------------
@@ -163,7 +168,7 @@ def _claude(front: Front, survey: Survey) -> Iterator[Finding]:
     result = survey.kinds["claude-cli"]
     if result is not None:
         status: Status = "works" if result.ok else "absent" if result.status == "not_installed" else "problem"
-        yield Finding("claude", "claude", status, result.detail or result.status, result.hint)
+        yield Finding("claude", "claude", status, _detail(result), result.hint)
         return
     program = shutil.which("claude", path=front.environ.get("PATH", os.defpath))
     if program is None:
@@ -201,7 +206,7 @@ def _embedded(survey: Survey) -> Iterator[Finding]:
     if result is None:
         yield Finding("embedded", "embedded model", "absent", "its plugin is not installed", f"pip install {DISTRIBUTIONS['embedded']}")
     else:
-        yield Finding("embedded", "embedded model", "works" if result.ok else "problem", result.detail or result.status, result.hint)
+        yield Finding("embedded", "embedded model", "works" if result.ok else "problem", _detail(result), result.hint)
 
 
 def _plugins(plugins: PluginManager) -> Iterator[Finding]:

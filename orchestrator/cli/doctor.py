@@ -17,6 +17,7 @@ from orchestrator.cli.front import Front
 from orchestrator.cli.survey import survey
 from orchestrator.errors import ConfigError
 from orchestrator.probes.starting import starting_configuration
+from orchestrator.store.files import make_folder
 
 _TITLES: dict[Area, str] = {
     "roles": "Who answers",
@@ -74,7 +75,7 @@ def write_new(path: Path, text: str) -> bool:
     if os.path.lexists(path):
         return False
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".config-")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:

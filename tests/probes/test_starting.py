@@ -70,7 +70,7 @@ def test_bedrocks_model_is_one_of_the_region(region: str, model: str) -> None:
 PRINTABLE = st.text(min_size=1, max_size=30).filter(str.isprintable)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     servers=st.lists(
         st.builds(Server, name=st.just("x"), url=st.just(OLLAMA.url), status=st.just("works"), models=st.lists(PRINTABLE, max_size=3).map(tuple)), max_size=2

@@ -95,6 +95,7 @@ def test_writes_a_configuration_of_what_it_found_that_works(machine: Machine) ->
     assert f'base_url = "{server.url}"' in written
     assert 'model = "qwen2.5-coder"' in written
     assert stat.S_IMODE(machine.config.stat().st_mode) == 0o600
+    assert stat.S_IMODE(machine.shell.home.stat().st_mode) == 0o700
     assert os.listdir(machine.config.parent) == ["config.toml"]
     assert f"Written to {machine.config}" in result.stdout
     assert [finding["detail"].partition(" ")[0] for finding in of(again, "roles")] == ["local", "claude"]
@@ -133,7 +134,7 @@ def test_no_secret_is_ever_shown(machine: Machine) -> None:
     (machine.folder / ".aws" / "credentials").write_text("[default]\naws_access_key_id = SECRET1\naws_secret_access_key = SECRET2\n")
     machine.environ |= {"OPENROUTER_API_KEY": "SECRET3", "OPENAI_API_KEY": "SECRET4", "AWS_ACCESS_KEY_ID": "SECRET5", "AWS_SECRET_ACCESS_KEY": "SECRET6"}
     machine.shell.configure('[agents.local]\nprovider = "embedded"\n[agents.x]\nprovider = "openrouter"\nmodel = "m"\napi_key = "SECRET7"\n')
-    for arguments in ([], ["--json"], ["--write"]):
+    for arguments in (["--json"], ["--write"]):
         result = machine.run(*arguments)
         assert "SECRET" not in (result.stdout + result.stderr).replace("AWS_SECRET_ACCESS_KEY", "")
         assert "OPENROUTER_API_KEY" in result.stdout
