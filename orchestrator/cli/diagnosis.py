@@ -33,7 +33,7 @@ CHECK_SECONDS = 30.0
 """For reading the whole database."""
 
 _MODELS_SHOWN = 5
-_REGION_HINT = "set AWS_DEFAULT_REGION, or `region` for the agent"
+_REGION_HINT = "set AWS_DEFAULT_REGION (AWS_REGION is not read), or `region` for the agent"
 ROLES = ("primary", "escalation")
 
 

@@ -82,13 +82,19 @@ def write_new(path: Path, text: str) -> bool:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(name, path)  # unlike a renaming, it never replaces what another process has put there meanwhile
+            return _placed(name, path)
         finally:
             os.unlink(name)
-    except FileExistsError:
-        return False
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}", hint="set ESCALERA_HOME to a folder that can be written") from error
+
+
+def _placed(name: str, path: Path) -> bool:
+    """Give a file its name, unless another process was quicker: unlike a renaming, a link never replaces anything."""
+    try:
+        os.link(name, path)
+    except FileExistsError:
+        return False
     return True
 
 

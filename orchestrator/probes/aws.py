@@ -22,7 +22,7 @@ class AwsFacts:
 
 
 def aws_facts(environ: Mapping[str, str], *, profile: str | None = None, region: str | None = None) -> AwsFacts:
-    """`profile` and `region` are what an agent's options say; they go before the environment."""
+    """`profile` and `region` are what an agent's options say; they go before the environment. AWS_REGION is no region to boto3."""
     home = Path(environ.get("HOME") or os.path.expanduser("~"))
     shared, shared_problem = _sections(_path(environ.get("AWS_SHARED_CREDENTIALS_FILE"), home, "credentials"))
     config, config_problem = _sections(_path(environ.get("AWS_CONFIG_FILE"), home, "config"))
@@ -31,7 +31,7 @@ def aws_facts(environ: Mapping[str, str], *, profile: str | None = None, region:
     settings = config.get("default" if name == "default" else f"profile {name}", {})
     secrets = shared.get(name, {})
     credentials = (None if profile else _in_environment(environ)) or _in_profile(name, secrets, settings) or _in_container(environ)
-    found = region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or settings.get("region") or secrets.get("region")
+    found = region or environ.get("AWS_DEFAULT_REGION") or settings.get("region") or secrets.get("region")
     problem = shared_problem or config_problem
     if credentials is None and chosen and not secrets and not settings:
         problem = problem or f"there is no profile {name!r}"

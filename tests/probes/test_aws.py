@@ -58,6 +58,11 @@ def test_keys_of_the_default_profile_and_its_region(home: Path) -> None:
     assert (facts.credentials, facts.region) == ("the profile 'default' (access keys)", "us-west-2")
 
 
+def test_the_variable_that_boto3_does_not_read_is_no_region(home: Path) -> None:
+    assert aws_facts({"HOME": str(home), "AWS_REGION": "us-east-1"}).region is None
+    assert aws_facts({"HOME": str(home), "AWS_DEFAULT_REGION": "us-east-1"}).region == "us-east-1"
+
+
 def test_an_agents_options_go_before_the_environment(home: Path) -> None:
     (home / ".aws" / "config").write_text("[profile own]\nregion = eu-west-1\nsso_session = x\n")
     facts = aws_facts({"HOME": str(home), "AWS_DEFAULT_REGION": "us-east-1", **KEYS}, profile="own", region="ap-south-1")

@@ -67,7 +67,7 @@ def test_an_agent_without_credentials_fails_within_a_second(shell: Shell) -> Non
     began = time.monotonic()
     result = shell.run("agents", "check", "strong")
     assert (result.returncode, "OPENROUTER_API_KEY" in result.stdout) == (1, True)
-    assert time.monotonic() - began < 2  # the start of the program, under load, included
+    assert time.monotonic() - began < 5  # the start of the program included, on a machine that has other work; a wait would take 8 s
 
 
 def test_agents_that_hang_hold_up_nobody(shell: Shell) -> None:
