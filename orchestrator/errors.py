@@ -3,6 +3,7 @@
 EscaleraError                     exit
 ├── UsageError                    2     a flag, a prompt or a value that cannot be used
 ├── ConfigError                   2     a setting, an agent or a file of the configuration
+│   └── SecretMissing                   a credential that is named and not there
 ├── DocumentError                 2     a document that is not what its format says
 ├── NotFound                      3     no such session, turn or percept
 ├── Ambiguous                     3     a reference that fits several
@@ -58,6 +59,10 @@ class ConfigError(EscaleraError):
     """A value of the configuration that cannot be used; the message names it and its source."""
 
     exit_code = 2
+
+
+class SecretMissing(ConfigError):
+    """A credential that the configuration names and that cannot be had; the message never holds one."""
 
 
 class DocumentError(EscaleraError):

@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 MessageRole = Literal["system", "user", "assistant"]
 
+CostSource = Literal["billed", "reported", "estimated"]
+"""Where a cost comes from, the surest first: what the provider charges, what it says by a reckoning of its own, what prices of ours make of the tokens."""
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -63,11 +66,16 @@ class Usage:
     """Tokens of one turn as the provider reported them; what it did not report stays `None`, never 0."""
 
     input_tokens: int | None = None
+    """Without what came from the cache or went into it, unless `cache_in_input` says otherwise."""
     output_tokens: int | None = None
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    """Unset beside a cost: it was reported."""
+    cache_in_input: bool = False
+    """Whether the cached tokens are among the input tokens, as OpenAI's protocol counts them."""
 
 
 def well_formed(text: str) -> str:

@@ -273,6 +273,10 @@ class Provider(Protocol):
         """Whether the backend answers, spending no tokens where that can be avoided."""
 
 
+SESSION_MARK = "_ESCALERA_SESSION"
+"""A provider that starts processes sets this variable for them, to the session's id: what is left behind is found by it."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentContext:
     """What a factory gets beside its options: who the agent is, and where it works."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
+from orchestrator.cli.checks import check_object, checked_agents, said
 from orchestrator.cli.front import Front
-from orchestrator.errors import ConfigError, EscaleraError
+from orchestrator.errors import EscaleraError
+from orchestrator.providers import CheckResult
+from orchestrator.settings.agent_config import AgentConfig
 
 
 @click.group("agents")
@@ -33,19 +37,30 @@ def list_(front: Front, as_json: bool) -> None:
 
 @command.command("check")
 @click.argument("name", required=False)
+@click.option("--timeout", "limit", default="20s", show_default=True, metavar="TIME", help="How long to wait for them, as in 5s.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @click.pass_obj
-def check(front: Front, name: str | None, as_json: bool) -> int:
-    """Whether each agent, or the one named, answers; spends no tokens where that can be avoided."""
-    names = [front.settings.agent(name).name] if name is not None else list(front.settings.agents)
-    results = [_checked(front, name) for name in names]
+def check(front: Front, name: str | None, limit: str, as_json: bool) -> int:
+    """Whether each agent, or the one named, can work; all are asked at once, and no tokens are spent where that can be avoided.
+
+    Says works, not_installed, not_logged_in, no_credentials, no_region, unknown_model, refused, quota or error, and what to do.
+    """
+    agents = [front.settings.agent(name)] if name is not None else list(front.settings.agents.values())
+    results = checked_agents(front, agents, seconds=front.duration(limit, "--timeout"))
     if as_json:
-        front.output.print_json({"format": "escalera.checks/1", "agents": results})
+        front.output.print_json({"format": "escalera.checks/1", "agents": [check_object(agent, results[agent.name]) for agent in agents]})
     else:
-        for result in results:
-            hint = f" ({result['hint']})" if result["hint"] else ""
-            front.output.say(f"{result['name']}: {result['status']}{': ' + result['detail'] if result['detail'] else ''}{hint}")
-    return 0 if all(result["ok"] for result in results) else 1
+        _print_checks(front, agents, results)
+    return 0 if all(result.ok for result in results.values()) else 1
+
+
+def _print_checks(front: Front, agents: Sequence[AgentConfig], results: Mapping[str, CheckResult]) -> None:
+    width = max(map(len, results), default=0)
+    for agent in agents:
+        result = results[agent.name]
+        front.output.say(f"{agent.name.ljust(width)}  {said(result)}")
+        if result.hint and not result.ok:
+            front.output.say(f"{''.ljust(width)}  next: {result.hint}")
 
 
 def _agent_object(front: Front, name: str) -> dict[str, Any]:
@@ -57,13 +72,3 @@ def _agent_object(front: Front, name: str) -> dict[str, Any]:
     except EscaleraError as error:
         problem = error.message
     return {"name": name, "roles": roles, "provider": config.provider, "model": config.model, "source": config.source, "problem": problem}
-
-
-def _checked(front: Front, name: str) -> dict[str, Any]:
-    try:
-        result = front.crew(front.workspace).agent(name).provider.check()
-    except ConfigError as error:
-        return {"name": name, "ok": False, "status": "error", "detail": error.message, "hint": error.hint}
-    except EscaleraError as error:
-        return {"name": name, "ok": False, "status": "not_installed", "detail": error.message, "hint": error.hint}
-    return {"name": name, "ok": result.ok, "status": result.status, "detail": result.detail, "hint": result.hint}

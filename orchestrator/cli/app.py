@@ -24,11 +24,13 @@ COMMANDS = {
     "session": "list, show, search, export, import, rename, fork, drop",
     "need": "what the user is trying to do: show, set, clear, restore",
     "memory": "remembered facts: list, learn, forget",
-    "agents": "configured agents",
+    "usage": "tokens, cache shares and cost",
+    "agents": "configured agents: list, check",
     "plugins": "what is installed, and what failed to load",
     "settings": "every setting, its value and where that comes from",
     "trust": "accept a project file as it is now",
     "paths": "the folders that are used",
+    "doctor": "what works on this machine, what does not, and what to do about it",
 }
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from orchestrator.escalation import Workplace
     from orchestrator.planning import Expiry
     from orchestrator.plugins import PluginManager
-    from orchestrator.settings.problems import Problem
     from orchestrator.settings.resolution import Settings
     from orchestrator.store import Store
     from orchestrator.templates import Templates
@@ -62,13 +61,6 @@ class Front:
         if self._plugins is None:
             self._plugins = self._loaded_plugins(self.settings)
         return self._plugins
-
-    def _agent_problems(self, settings: Settings) -> Sequence[Problem]:
-        """What only plugins know about the agents' options, so that one start reports everything."""
-        from orchestrator.agents import agent_problems
-
-        self._plugins = self._loaded_plugins(settings)
-        return agent_problems(settings.agents.values(), self._plugins.kinds())
 
     @staticmethod
     def _loaded_plugins(settings: Settings) -> PluginManager:
@@ -154,6 +146,10 @@ class Front:
         """A front without any configuration, with everything it keeps in that folder."""
         environ = {name: value for name, value in self.environ.items() if not name.startswith("ESCALERA_")}
         return Front(environ=environ | {"ESCALERA_HOME": str(folder)}, cwd=folder, config_file=None, sets=(), flags={}, output=self.output)
+
+    def afresh(self) -> Front:
+        """The same once more, for when the files have changed."""
+        return Front(environ=self.environ, cwd=self.cwd, config_file=self._config_file, sets=self._sets, flags=self._flags, output=self.output)
 
     def close(self) -> None:
         if self._store is not None:

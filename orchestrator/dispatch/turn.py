@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import get_args
 
 from orchestrator.clock import Clock
 from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.dispatch.retry import with_retries
 from orchestrator.errors import EmptyAnswer, Incomplete, ProviderError
 from orchestrator.history.normalise import normalise
-from orchestrator.messages import Message, Part, Text, ToolCall, ToolResult, Usage, well_formed
+from orchestrator.messages import CostSource, Message, Part, Text, ToolCall, ToolResult, Usage, well_formed
 from orchestrator.providers import (
     Ask,
     Cancel,
@@ -273,7 +274,9 @@ def _announce(desk: Desk, error: ProviderError, wait: float, attempt: int) -> No
 def _added(before: Usage, now: Usage) -> Usage:
     """Usage over the calls of one turn; a figure that no call reported stays unknown."""
     sums = {}
-    for name in (figure.name for figure in fields(Usage)):
+    for name in (figure.name for figure in fields(Usage) if figure.name not in ("cost_source", "cache_in_input")):
         known = [value for value in (getattr(before, name), getattr(now, name)) if value is not None]
         sums[name] = sum(known) if known else None
-    return Usage(**sums)
+    sources = [usage.cost_source or "reported" for usage in (before, now) if usage.cost_usd is not None]
+    weakest = max(sources, key=get_args(CostSource).index, default=None)
+    return Usage(**sums, cost_source=weakest, cache_in_input=now.cache_in_input)

@@ -87,7 +87,7 @@ STEP_TYPES = ("text", "reasoning", "tool_call", "tool_result")
 
 
 class UsageShape(_Shape):
-    """Tokens and cost as reported; what is not known is null."""
+    """Tokens and cost as reported; what is not known is null. `cache_in_input`: the cached tokens are among the input tokens."""
 
     input_tokens: Count | None = None
     output_tokens: Count | None = None
@@ -95,6 +95,8 @@ class UsageShape(_Shape):
     cache_write_tokens: Count | None = None
     reasoning_tokens: Count | None = None
     cost_usd: Annotated[float, Field(ge=0)] | None = None
+    cost_source: Literal["billed", "reported", "estimated"] | None = None
+    cache_in_input: bool = False
 
 
 class ReasonShape(_Shape):

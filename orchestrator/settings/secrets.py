@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from orchestrator.errors import ConfigError
+from orchestrator.errors import SecretMissing
 from orchestrator.settings.values import shown
 
 MASK = "***"
@@ -67,7 +67,7 @@ def has_secret(value: object) -> bool:
 def resolve(value: object, *, environ: Mapping[str, str], path: str) -> Any:
     """The value with every secret in it as plain text, for handing to a provider's options and nothing else.
 
-    Raises `ConfigError` that names `path` and what was missing.
+    Raises `SecretMissing` that names `path` and what was missing.
     """
     if isinstance(value, Secret):
         return value.text
@@ -130,7 +130,7 @@ def _secret(value: object) -> Secret | SecretRef:
 def _from_env(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
     value = environ.get(ref.env, "")
     if not value:
-        raise ConfigError(f"{path}: the environment variable {ref.env} is {'empty' if ref.env in environ else 'not set'}", hint=f"export {ref.env}=…")
+        raise SecretMissing(f"{path}: the environment variable {ref.env} is {'empty' if ref.env in environ else 'not set'}", hint=f"export {ref.env}=…")
     return value
 
 
@@ -139,13 +139,13 @@ def _from_cmd(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
     try:
         done = subprocess.run(ref.cmd, env=dict(environ), capture_output=True, stdin=subprocess.DEVNULL, timeout=_CMD_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"{path}: the command {ref.cmd[0]!r} gave no secret within {_CMD_SECONDS} s") from None
+        raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} gave no secret within {_CMD_SECONDS} s") from None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: the command {ref.cmd[0]!r} cannot be run: {getattr(error, 'strerror', None) or error}") from None
+        raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} cannot be run: {getattr(error, 'strerror', None) or error}") from None
     secret = done.stdout.decode("utf-8", errors="replace").strip()
     if done.returncode != 0 or not secret:
         outcome = f"ended with exit code {done.returncode}" if done.returncode else "printed nothing"
-        raise ConfigError(f"{path}: the command {ref.cmd[0]!r} {outcome}", hint="run it by hand to see why")
+        raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} {outcome}", hint="run it by hand to see why")
     return secret
 
 
@@ -153,14 +153,14 @@ def _from_keyring(ref: SecretRef, _: Mapping[str, str], path: str) -> str:
     try:
         keyring = importlib.import_module("keyring")
     except ImportError:
-        raise ConfigError(f"{path}: a keyring is named, and the package `keyring` is not installed", hint="pip install keyring") from None
+        raise SecretMissing(f"{path}: a keyring is named, and the package `keyring` is not installed", hint="pip install keyring") from None
     service, name = ref.keyring.rsplit("/", 1)
     try:
         secret = keyring.get_password(service, name)
     except keyring.errors.KeyringError as error:
-        raise ConfigError(f"{path}: the keyring does not answer: {type(error).__name__}") from None
+        raise SecretMissing(f"{path}: the keyring does not answer: {type(error).__name__}") from None
     if not secret:
-        raise ConfigError(f"{path}: the keyring has nothing for {ref.keyring!r}", hint=f"keyring set {service} {name}")
+        raise SecretMissing(f"{path}: the keyring has nothing for {ref.keyring!r}", hint=f"keyring set {service} {name}")
     return str(secret)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Literal, Protocol
 
-from orchestrator.messages import Part
+from orchestrator.messages import CostSource, Part
 from orchestrator.percepts import Percept
 from orchestrator.session import Session, Turn, TurnLog
 
@@ -54,6 +54,46 @@ class SearchHit:
     workspace: str
     turn: int
     snippet: str
+
+
+UsageKey = Literal["agent", "model", "session", "day"]
+"""What usage is summed by; days are those of UTC, as providers bill them."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSum:
+    """The usage of turns that are alike: of one agent, with costs of one source. A figure that none of them has is `None`."""
+
+    key: str | None
+    """The agent, model, session id or day; `None` where that is not known."""
+    name: str | None
+    """The session's name, where sums are by session."""
+    agent: str
+    cost_source: CostSource | None
+    """Where the costs come from; `None` for turns without one."""
+    counted: bool
+    """Whether input and output tokens are known of each of these turns."""
+    turns: int
+    input_tokens: int | None = None
+    """Without what came from the cache or went into it."""
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a full check of the store found: how many sessions and turns it holds, and every fault in the file."""
+
+    sessions: int
+    turns: int
+    journal: str
+    """The journal mode; empty where there is no file yet."""
+    faults: tuple[str, ...] = ()
+    complete: bool = True
+    """The check came to its end within its time."""
 
 
 class Store(Protocol):
@@ -111,6 +151,12 @@ class Store(Protocol):
     def drop(self, session: str) -> None:
         """Remove a session and its turns; raises `SessionInUse` while it is held."""
 
+    def usage(self, by: UsageKey, *, workspace: str | None = None, session: str | None = None, since: datetime | None = None) -> Sequence[UsageSum]:
+        """The usage of all turns, however they ended, summed by that key, by agent and by source of the cost; of one workspace, one session, or all."""
+
+    def check(self, seconds: float) -> Health:
+        """Read everything there is and look whether it is sound, for so long at most; mends nothing."""
+
     def learn(self, percept: Percept) -> tuple[Percept, bool]:
         """Store a percept, or reinforce the one that says the same: (what stands now, whether it is new)."""
 
@@ -127,4 +173,4 @@ class Store(Protocol):
         """Let go of the file."""
 
 
-__all__ = ["Claim", "HeldBy", "SearchHit", "SessionSummary", "Store"]
+__all__ = ["Claim", "Health", "HeldBy", "SearchHit", "SessionSummary", "Store", "UsageKey", "UsageSum"]

@@ -70,6 +70,11 @@ class Database:
         opened = self._writing
         return opened.presence.name if opened is not None and opened.journal == "wal" else None
 
+    @property
+    def journal(self) -> str | None:
+        """The journal mode of a database that is open for writing."""
+        return None if self._writing is None else self._writing.journal
+
     def is_dead(self, lock: str | None) -> bool:
         """Whether the owner with that lock surely lives no more."""
         return lock is not None and lock != self.owner_lock() and owners.is_dead(self.files.owners, lock)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from orchestrator.clock import parse_time
-from orchestrator.messages import Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed
+from orchestrator.messages import CostSource, Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed
 from orchestrator.percepts import Percept, statement_key
 from orchestrator.session import Brief, ExternalSession, LastNeed, Need, NeedSource, Outcome, Reason, Role, Session, State, Turn, TurnError
 from orchestrator.store.workspaces import workspace_key
@@ -121,7 +121,7 @@ def turn_row(turn: Turn) -> Row:
         encode([{"rule": reason.rule, "detail": reason.detail} for reason in turn.reasons]) if turn.reasons else None,
         time_text(turn.started_at),
         time_text(turn.ended_at),
-        None if turn.usage is None else encode({name: value for name in Usage.__slots__ if (value := getattr(turn.usage, name)) is not None}),
+        None if turn.usage is None else _usage_text(turn.usage),
         None if turn.error is None else encode({"type": turn.error.type, "message": turn.error.message}),
         turn.continues,
         clean_text(turn.model_requested),
@@ -169,9 +169,17 @@ def _reasons(text: Any) -> tuple[Reason, ...]:
     return tuple(Reason(_str(item["rule"]), _str(item["detail"])) for item in json.loads(text))
 
 
+def _usage_text(usage: Usage) -> str:
+    figures = {name: getattr(usage, name) for name in Usage.__slots__}
+    return encode({name: value for name, value in figures.items() if value is not None and value is not False})
+
+
 def _usage(text: Any) -> Usage:
     fields = _mapping(json.loads(text))
-    return Usage(**{name: _number(value) for name, value in fields.items() if name in Usage.__slots__})
+    figures = {name: _number(value) for name, value in fields.items() if name in Usage.__slots__ and name not in ("cost_source", "cache_in_input")}
+    source = fields.get("cost_source")
+    stated = None if source is None else cast("CostSource", _one_of(source, get_args(CostSource)))
+    return Usage(**figures, cost_source=stated, cache_in_input=fields.get("cache_in_input") is True)
 
 
 def _turn_error(text: Any) -> TurnError:

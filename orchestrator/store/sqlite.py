@@ -11,7 +11,22 @@ from orchestrator.clock import Clock
 from orchestrator.messages import Part, well_formed
 from orchestrator.percepts import Percept
 from orchestrator.session import Session, Turn
-from orchestrator.store import Claim, HeldBy, SearchHit, SessionSummary, leases, percepts, search, sessions, turns
+from orchestrator.store import (
+    Claim,
+    Health,
+    HeldBy,
+    SearchHit,
+    SessionSummary,
+    UsageKey,
+    UsageSum,
+    health,
+    leases,
+    percepts,
+    search,
+    sessions,
+    turns,
+    usage,
+)
 from orchestrator.store.database import Database
 from orchestrator.store.log import SqliteTurnLog
 
@@ -143,6 +158,20 @@ class SqliteStore:
             work(connection, now)
 
         self._database.write(done)
+
+    # -- reckoning and checking --------------------------------------------------------------------
+
+    def usage(self, by: UsageKey, *, workspace: str | None = None, session: str | None = None, since: datetime | None = None) -> Sequence[UsageSum]:
+        database = self._database
+
+        def summed(connection: sqlite3.Connection) -> Sequence[UsageSum]:
+            return usage.sums(connection, by, workspace=workspace, session=session, since=since, platform=database.platform)
+
+        return database.read(summed)
+
+    def check(self, seconds: float) -> Health:
+        database = self._database
+        return database.read(lambda connection: health.check(connection, database.files, seconds, journal=database.journal))
 
     # -- percepts ----------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from orchestrator.session import (
     last_escalation_turn,
     primary_turns_since_escalation,
 )
-from orchestrator.store import Claim, HeldBy, Store
+from orchestrator.store import Claim, HeldBy, Store, UsageKey
 
 TRIALS = Path(__file__).parents[1] / "trials"
 MINUTE = timedelta(seconds=60)
@@ -579,6 +579,98 @@ class TestPercepts:
         first, second = store.percepts()
         assert (first.last_used_at, first.idle_seconds) == (THEN, 0)
         assert (second.last_used_at, second.idle_seconds) == (None, 50)
+
+
+class TestUsage:
+    def turn(self, index: int, agent: str = "claude", outcome: Outcome = Outcome.COMPLETED, **fields: object) -> Turn:
+        return Turn(index, Role.PRIMARY, agent, f"prompt {index}", outcome=outcome, **fields)  # type: ignore[arg-type]
+
+    def test_sums_by_agent_and_by_where_the_cost_comes_from(self, store: Store, new_session: Make) -> None:
+        turns = [
+            self.turn(0, usage=Usage(10, 20, 30, 40, 5, 0.5, "billed")),
+            self.turn(1, usage=Usage(1, 2, cost_usd=0.25, cost_source="billed")),
+            self.turn(2, usage=Usage(100, 200)),
+            self.turn(3, usage=Usage(7, cost_usd=1.0)),
+            self.turn(4, agent="local"),
+        ]
+        store.import_session(new_session(), turns)
+        billed, counted, reported, silent = sorted(
+            store.usage("agent"), key=lambda usage: (usage.agent, usage.cost_source or "none", -(usage.output_tokens or 0))
+        )
+        assert (billed.turns, billed.input_tokens, billed.output_tokens, billed.cost_usd) == (2, 11, 22, 0.75)
+        assert (billed.cache_read_tokens, billed.cache_write_tokens, billed.reasoning_tokens) == (30, 40, 5)
+        assert (counted.cost_source, counted.cost_usd, counted.counted) == (None, None, True)
+        assert (reported.cost_source, reported.counted, reported.output_tokens) == ("reported", False, None)
+        assert (silent.key, silent.turns, silent.input_tokens, silent.counted) == ("local", 1, None, False)
+
+    def test_cached_tokens_are_never_counted_twice(self, store: Store, new_session: Make) -> None:
+        within, beside = Usage(100, 1, 60, 30, cache_in_input=True), Usage(10, 1, 60, 30)
+        odd = Usage(5, 1, 60, cache_in_input=True)
+        store.import_session(new_session(), [self.turn(0, usage=within), self.turn(1, usage=beside), self.turn(2, usage=odd)])
+        (usage,) = store.usage("agent")
+        assert (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == (20, 180, 60)
+
+    def test_turns_that_failed_were_cancelled_or_broke_off_count(self, store: Store, new_session: Make) -> None:
+        outcomes = [Outcome.FAILED, Outcome.CANCELLED, Outcome.INTERRUPTED, Outcome.ESCALATED, Outcome.COMPLETED]
+        store.import_session(new_session(), [self.turn(index, outcome=outcome, usage=Usage(1, 1)) for index, outcome in enumerate(outcomes)])
+        (usage,) = store.usage("agent")
+        assert (usage.turns, usage.input_tokens) == (5, 5)
+
+    def test_sums_by_model_session_and_day(self, store: Store, new_session: Make) -> None:
+        store.import_session(
+            new_session("s1", name="plan"),
+            [
+                self.turn(0, usage=Usage(1, 1), started_at=THEN, model_requested="opus", model_served="opus-4"),
+                self.turn(1, usage=Usage(2, 2), started_at=THEN + MINUTE, model_requested="opus"),
+            ],
+        )
+        store.import_session(new_session("s2"), [self.turn(0, usage=Usage(4, 4))])
+
+        def by(key: UsageKey) -> dict[str | None, int | None]:
+            return {usage.key: usage.input_tokens for usage in store.usage(key)}
+
+        assert by("model") == {"opus-4": 1, "opus": 2, None: 4}
+        assert by("day") == {"2025-12-31": 1, "2026-01-01": 2, None: 4}
+        assert by("session") == {"s1": 3, "s2": 4}
+        assert {usage.name for usage in store.usage("session")} == {"plan", None}
+
+    def test_looks_at_one_workspace_one_session_or_since_a_time(self, store: Store, new_session: Make) -> None:
+        store.import_session(new_session("s1"), [self.turn(0, usage=Usage(1, 1), started_at=THEN), self.turn(1, usage=Usage(2, 2), started_at=THEN + MINUTE)])
+        store.import_session(new_session("s2", "/work/b"), [self.turn(0, usage=Usage(4, 4), started_at=THEN)])
+
+        def summed(**where: object) -> int | None:
+            (usage,) = store.usage("agent", **where)  # type: ignore[arg-type]
+            return usage.input_tokens
+
+        assert summed() == 7
+        assert summed(workspace="/work/a/") == 3
+        assert summed(session="s2") == 4
+        assert summed(since=THEN + MINUTE) == 2
+        assert store.usage("agent", workspace="/work/c") == []
+
+    def test_a_usage_comes_back_as_it_was_stored(self, store: Store, new_session: Make) -> None:
+        usage = Usage(0, 2, 3, cost_usd=0.0, cost_source="estimated", cache_in_input=True)
+        store.import_session(new_session(), [self.turn(0, usage=usage)])
+        turn = store.log("s1").get(0)
+        assert turn is not None
+        assert turn.usage == usage
+
+    def test_reads_without_a_trace(self, opened: Opened, new_session: Make) -> None:
+        assert opened(read_only=True).usage("agent") == []
+        opened().import_session(new_session(), [self.turn(0, usage=Usage(1, 1))])
+        assert [usage.turns for usage in opened(read_only=True).usage("day")] == [1]
+
+
+class TestHealth:
+    def test_a_sound_store_has_no_faults(self, opened: Opened, new_session: Make, completed: Completed) -> None:
+        opened().import_session(new_session(), [completed(0), completed(1)])
+        for health in (opened().check(60), opened(read_only=True).check(60)):
+            assert (health.sessions, health.turns, health.faults, health.complete) == (1, 2, (), True)
+            assert health.journal
+
+    def test_where_there_is_no_store_yet_all_is_well(self, opened: Opened) -> None:
+        health = opened(read_only=True).check(60)
+        assert (health.sessions, health.turns, health.journal, health.faults, health.complete) == (0, 0, "", (), True)
 
 
 class TestReading:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from escalera_claude_cli.options import ClaudeOptions
+from orchestrator.providers import SESSION_MARK
 
 OUTER_SESSION = frozenset(
     {
@@ -15,9 +16,8 @@ OUTER_SESSION = frozenset(
 )
 """What Claude Code sets for its own children. With these a child refuses to start, or takes itself for a part of the outer session."""
 
-SESSION_MARK = "_ESCALERA_SESSION"
 CONVERSATION_MARK = "_ESCALERA_EXTERNAL_SESSION"
-"""By these two the processes of a turn are found again when nothing else leads to them."""
+"""By this one and the session's the processes of a turn are found again when nothing else leads to them."""
 
 OWN_RETRIES = "2"
 """The CLI's own retries (its default waits for minutes). Not 0: once an answer has begun, only the CLI can repeat a request."""

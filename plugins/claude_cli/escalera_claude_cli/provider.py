@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 from escalera_claude_cli import command
-from escalera_claude_cli.child import INSTALL_HINT
+from escalera_claude_cli.check import check_claude
 from escalera_claude_cli.environment import child_environment
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.turn import run_turn
 from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request
 
-CHECK_TIMEOUT = 15.0
 CAPABILITIES = Capabilities(
     keeps_conversation=True, takes_tools=False, streams=True, reports_usage=True, reports_cost=True, asks_permissions=True, profile="none"
 )
@@ -52,17 +50,5 @@ class ClaudeProvider:
         yield from run_turn(self._options, request, environ=self._environ, timing=self._timing, cancel=cancel, ask=ask)
 
     def check(self) -> CheckResult:
-        """Whether the program is there. Whether it is logged in shows only in a turn, and that costs tokens."""
-        program = command.program_path(self._options.bin)
-        try:
-            asked = subprocess.run(
-                [program, "--version"], env=self._environ, cwd=self._context.workspace or None, capture_output=True, timeout=CHECK_TIMEOUT, check=False
-            )
-        except FileNotFoundError:
-            return CheckResult(False, "not_installed", f"there is no program {self._options.bin!r}", INSTALL_HINT)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return CheckResult(False, "error", f"{self._options.bin!r}: {error}")
-        said = (asked.stdout or asked.stderr).decode("utf-8", "replace").strip()[:200]
-        if asked.returncode != 0:
-            return CheckResult(False, "error", f"`{self._options.bin} --version` ended with exit code {asked.returncode}: {said}")
-        return CheckResult(True, "works", f"{said}; whether it is logged in shows with the first turn")
+        """Whether the program is there and logged in, as far as that shows without spending tokens."""
+        return check_claude(self._options.bin, environ=self._environ, workspace=self._context.workspace, now=self._timing.wall())

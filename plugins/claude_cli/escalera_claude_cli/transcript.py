@@ -259,7 +259,8 @@ def _usage(result: Line) -> Usage | None:
         output_tokens=_count(total.get("output_tokens")),
         cache_read_tokens=_count(total.get("cache_read_input_tokens")),
         cache_write_tokens=_count(total.get("cache_creation_input_tokens")),
-        cost_usd=_number(result.get("total_cost_usd")),
+        cost_usd=(cost := _number(result.get("total_cost_usd"))),
+        cost_source=None if cost is None else "reported",  # by the CLI's own price list: under a subscription nothing is charged
     )
     if any((reported.input_tokens, reported.output_tokens, reported.cache_read_tokens, reported.cache_write_tokens)):
         return reported
@@ -271,6 +272,7 @@ def _usage(result: Line) -> Usage | None:
         cache_read_tokens=_sum(by_model, "cacheReadInputTokens"),
         cache_write_tokens=_sum(by_model, "cacheCreationInputTokens"),
         cost_usd=reported.cost_usd,
+        cost_source=reported.cost_source,
     )
 
 

@@ -12,7 +12,7 @@ from escalera_openrouter.json_text import clean
 from escalera_openrouter.thinking import ThinkFilter
 from escalera_openrouter.tool_fragments import ToolFragments
 from orchestrator.errors import Blocked, EmptyAnswer, Incomplete, ProtocolError, ProviderError, Unavailable
-from orchestrator.messages import Part, Reasoning, Text, Usage, well_formed
+from orchestrator.messages import CostSource, Part, Reasoning, Text, Usage, well_formed
 from orchestrator.providers import Event, Finished, MessageDone, ReasoningDelta, TextDelta, UsageReport
 
 _Ending = Literal["stop", "tool_calls", "length", "blocked", "error", "cut"]
@@ -30,8 +30,9 @@ _ENDINGS: Mapping[str, _Ending] = {
 class Answer:
     """Takes chunks as they come and gives events; `end` gives the rest, or raises what the answer turned out to be."""
 
-    def __init__(self, *, where: str, model: str | None, new_id: Callable[[], str], now: Callable[[], datetime]) -> None:
+    def __init__(self, *, where: str, model: str | None, new_id: Callable[[], str], now: Callable[[], datetime], cost_source: CostSource = "reported") -> None:
         self._where = where
+        self._cost_source = cost_source
         self._now = now
         self._model = model
         self._tools = ToolFragments(new_id)
@@ -168,7 +169,7 @@ class Answer:
         """The last complete report counts; it is a running total and is never added up."""
         groq = chunk.get("x_groq")
         for source in (groq if isinstance(groq, dict) else {}, choice, chunk):
-            usage = read_usage(source.get("usage"))
+            usage = read_usage(source.get("usage"), self._cost_source)
             if usage is not None:
                 self._usage = usage
 
@@ -271,8 +272,8 @@ class _Joined:
 # -- shapes ---------------------------------------------------------------------------------------
 
 
-def read_usage(usage: object) -> Usage | None:
-    """A complete report, or `None`: null, absent and all-zero ones say nothing."""
+def read_usage(usage: object, cost_source: CostSource = "reported") -> Usage | None:
+    """A complete report, or `None`: null, absent and all-zero ones say nothing. `cost_source` is what a cost of this server is worth."""
     if not isinstance(usage, dict):
         return None
     sent, received = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
@@ -280,14 +281,17 @@ def read_usage(usage: object) -> Usage | None:
         return None
     prompt, completion = (_mapping(usage.get(name)) for name in ("prompt_tokens_details", "completion_tokens_details"))
     cached = _count(prompt.get("cached_tokens"))
-    cost = usage.get("cost")
+    told = usage.get("cost")
+    cost = float(told) if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told < 1e9 else None
     return Usage(
         input_tokens=sent,
         output_tokens=received,
         cache_read_tokens=cached if cached is not None else _count(usage.get("prompt_cache_hit_tokens")),  # the latter: DeepSeek
         cache_write_tokens=_count(prompt.get("cache_write_tokens")),
         reasoning_tokens=_count(completion.get("reasoning_tokens")),
-        cost_usd=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 1e9 else None,
+        cost_usd=cost,
+        cost_source=None if cost is None else cost_source,
+        cache_in_input=True,
     )
 
 

@@ -40,6 +40,7 @@ def openrouter_provider(options: OpenRouterOptions, context: AgentContext) -> Op
         fields={**fields, **options.body, "plugins": _plugins(options.body)},
         replay_reasoning=True,
         key_url=f"{base}/key",
+        cost_source="billed",
         key_hint='Set api_key = { env = "OPENROUTER_API_KEY" } for this agent; keys are made at https://openrouter.ai/keys.',
     )
     return OpenAIProvider(endpoint, _capabilities(options, cost=True))

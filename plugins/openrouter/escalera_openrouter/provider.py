@@ -18,6 +18,7 @@ from escalera_openrouter.body import chat_body, encode
 from escalera_openrouter.failures import excerpt, http_failure
 from escalera_openrouter.sse import EventParser, EventTooLarge, ServerEvent
 from orchestrator.errors import AuthFailed, EscaleraError, Incomplete, InvalidRequest, OutOfFunds, ProtocolError, ProviderError, RateLimited, Unavailable
+from orchestrator.messages import CostSource
 from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Request, Timeouts
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Endpoint:
     """Where a key can be asked about itself, for servers whose model list is open to everyone."""
     any_model: bool = False
     """Whether the server may take models that it does not list."""
+    cost_source: CostSource = "reported"
+    """What a cost in this server's usage is: the bill itself, or some reckoning of the server's."""
     key_hint: str | None = None
     """What to do without a key, where there has to be one."""
 
@@ -97,7 +100,7 @@ class OpenAIProvider:
             raise AuthFailed("There is no API key for this agent.", hint=self._endpoint.key_hint, agent=request.agent)
         mask = _Mask(self._endpoint)
         call = Call("POST", self._endpoint.chat_url, self._headers(mask), encode(self._body(request)), self._certificates)
-        answer = Answer(where=self._endpoint.where, model=self.model, new_id=_new_call_id, now=_now)
+        answer = Answer(where=self._endpoint.where, model=self.model, new_id=_new_call_id, now=_now, cost_source=self._endpoint.cost_source)
         try:
             yield from self._events(call, request.timeouts, cancel, answer)
         except ProviderError as error:

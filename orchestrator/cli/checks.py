@@ -1,0 +1,78 @@
+"""Asking agents whether they can work, side by side, whatever their plugins do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from orchestrator.cli.front import Front
+from orchestrator.errors import AuthFailed, EscaleraError, ModelNotFound, OutOfFunds, PluginError, RateLimited, SecretMissing
+from orchestrator.probes.side_by_side import Answered, side_by_side
+from orchestrator.providers import CheckResult
+from orchestrator.settings.agent_config import AgentConfig
+from orchestrator.settings.secrets import MASK, secret_texts
+
+_SHORTEST_SECRET = 4
+_MOST_SHOWN = 500
+
+
+def checked_agents(front: Front, agents: Sequence[AgentConfig], *, seconds: float) -> dict[str, CheckResult]:
+    """What each agent's provider says of itself, by the agent's name; one that says nothing in time is an `error` like one that fails."""
+
+    def ask(name: str) -> Any:  # strangers' code: what comes back is looked at before it is believed
+        return front.crew(front.workspace).agent(name).provider.check()
+
+    answers = side_by_side({agent.name: lambda name=agent.name: ask(name) for agent in agents}, seconds=seconds)  # type: ignore[misc]  # a default binds the name
+    return {agent.name: _masked(result_of(answers[agent.name], seconds), agent, front.environ) for agent in agents}
+
+
+def check_object(agent: AgentConfig, result: CheckResult) -> dict[str, Any]:
+    """A result as documents have it."""
+    return {"name": agent.name, "provider": agent.provider, "model": agent.model} | asdict(result)
+
+
+def said(result: CheckResult) -> str:
+    """A result in one line, without the hint."""
+    return result.status.replace("_", " ") + (f": {result.detail}" if result.detail else "")
+
+
+def result_of(answer: Answered[Any], seconds: float) -> CheckResult:
+    """What came of a provider's `check`, as a result in any case."""
+    if answer.error is not None:
+        return _failed(answer.error)
+    if answer.value is None:
+        return CheckResult(False, "error", f"no answer within {seconds:g} s", "try again; where it stays so, look at its address and its plugin")
+    if not isinstance(answer.value, CheckResult):
+        return CheckResult(False, "error", f"its plugin answers with {type(answer.value).__name__} instead of a CheckResult", "update the plugin")
+    return answer.value
+
+
+def _failed(error: BaseException) -> CheckResult:
+    if not isinstance(error, EscaleraError):
+        return CheckResult(False, "error", f"its plugin's check failed: {type(error).__name__}: {error}", "update the plugin, or report this to its author")
+    message, hint = error.message, error.hint
+    match error:
+        case SecretMissing():
+            return CheckResult(False, "no_credentials", message, hint)
+        case PluginError():
+            return CheckResult(False, "not_installed", message, hint)
+        case AuthFailed():
+            return CheckResult(False, "refused", message, hint)
+        case OutOfFunds() | RateLimited():
+            return CheckResult(False, "quota", message, hint)
+        case ModelNotFound():
+            return CheckResult(False, "unknown_model", message, hint)
+    return CheckResult(False, "error", message, hint)
+
+
+def _masked(result: CheckResult, agent: AgentConfig, environ: Mapping[str, str]) -> CheckResult:
+    """Without the agent's secrets, and not endless: a stranger's words may quote anything."""
+    secrets = sorted({text for value in agent.options.values() for text in secret_texts(value, environ=environ) if len(text) >= _SHORTEST_SECRET}, key=len)
+
+    def clear(text: str) -> str:
+        for secret in reversed(secrets):
+            text = text.replace(secret, MASK)
+        return " ".join(text.split())[:_MOST_SHOWN]
+
+    return CheckResult(bool(result.ok), result.status, clear(str(result.detail)), None if result.hint is None else clear(str(result.hint)))
