@@ -187,7 +187,7 @@ def _told_need(stand: Standing, log: TurnLog, wish: Wish, now: datetime) -> Need
     """A self-escalation without a need makes its prompt the need of the escalation turn itself (page 1)."""
     if stand.session.need is not None or wish.continues is None:
         return stand.session.need
-    return set_need(None, wish.prompt[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
+    return set_need(None, wish.prompt.strip()[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
 
 
 def _brief(stand: Standing, wish: Wish, decision: Decision | None) -> Brief | None:
@@ -360,7 +360,8 @@ class _Writer:
         case = self._case
         stand, need = case.stand, case.need
         previous = stand.previous_goal
-        given = bool(case.wish.reason) or (stand.session.brief is not None and stand.session.state is not State.WAITING)
+        standing_brief = stand.session.brief if stand.session.state is not State.WAITING else None
+        given = bool(case.wish.reason) or (standing_brief is not None and standing_brief.source != "prompt")
         return Situation(
             mode=case.mode,
             agent=case.agent.name,

@@ -70,6 +70,7 @@ class Scene:
     """One session in one workspace, worked on by one process after the other."""
 
     folder: Path
+    templates: Templates
     clock: HandClock = field(default_factory=HandClock)
     workspace: str = "/work/a"
     agents: dict[str, FakeProvider] = field(default_factory=dict)
@@ -160,7 +161,7 @@ class Scene:
         return Workplace(
             store=store,
             crew=crew_of(self.folder, self.agents, roles=self.roles, more=self.config, workspace=self.workspace),
-            templates=Templates(),
+            templates=self.templates,
             clock=self.clock,
             workspace=self.workspace,
             owner=f"process-{next(self._ids)}",
@@ -181,9 +182,15 @@ def crew_of(folder: Path, agents: dict[str, FakeProvider], *, roles: dict[str, s
     return Crew(settings, {"fake": fake_kind(agents)}, environ={}, workspace=workspace, **options)  # type: ignore[arg-type]  # as `Crew` takes them
 
 
+@pytest.fixture(scope="session")
+def templates() -> Templates:
+    """Compiled once: they hold no state."""
+    return Templates()
+
+
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(tmp_path)
+def scene(tmp_path: Path, templates: Templates) -> Iterator[Scene]:
+    made = Scene(tmp_path, templates)
     yield made
     made.close()
     assert not any(provider.running for provider in made.agents.values()), "a provider was not let go"
