@@ -297,13 +297,14 @@ def _fitted(case: _Case, crew: Crew, templates: Templates) -> Plan:
 
 def _parts(texts: Texts, tools: int) -> dict[PartName, int]:
     """The sizes of everything that is never dropped; each text counts once, wherever it is sent."""
-    percepts = measure_text(texts.percepts) + len(texts.tool_percepts)
+    facts = len(texts.tool_percepts)
     if texts.conversation is None:
-        system = measure_text("\n\n".join(block.text for block in texts.static))
-        return {"system": system, "orientation": measure_text(texts.orientation), "percepts": percepts, "tools": tools, "prompt": measure_text(texts.prompt)}
-    sent = len(texts.conversation.system_text) + len(texts.conversation.context_block)
-    system = sent - len(texts.orientation) - len(texts.percepts) - len(texts.tool_percepts)
-    return {"system": system, "orientation": len(texts.orientation), "percepts": percepts, "tools": tools, "prompt": measure_text(texts.prompt)}
+        static = measure_text("\n\n".join(block.text for block in texts.static))
+        percepts, prompt = measure_text(texts.percepts) + facts, measure_text(texts.prompt) - facts
+        return {"system": static, "orientation": measure_text(texts.orientation), "percepts": percepts, "tools": tools, "prompt": prompt}
+    orientation, percepts = len(texts.orientation), len(texts.percepts) + facts
+    system = len(texts.conversation.system_text) + len(texts.conversation.context_block) - orientation - percepts
+    return {"system": system, "orientation": orientation, "percepts": percepts, "tools": tools, "prompt": measure_text(texts.prompt)}
 
 
 class _Writer:

@@ -819,6 +819,33 @@ def test_primary_and_escalation_agent_keep_a_conversation_each(scene: Scene) -> 
     )
 
 
+# -- size -----------------------------------------------------------------------------------------
+
+
+def test_a_turn_without_room_sends_and_stores_nothing(scene: Scene) -> None:
+    scene.config = "[limits]\nmessage_budget_chars = 5000\n"
+    scene.cast(local=local(), strong=strong())
+    scene.save(need=Need("ship it", 0, False, START - timedelta(hours=30), "user"))
+    before = scene.session
+
+    with pytest.raises(BudgetExceeded):
+        scene.ask("x" * 5000)
+
+    assert (scene.turns, scene.session, scene.agents["local"].requests, scene.shown) == ([], before, [], [])
+
+
+def test_planning_writes_nothing(scene: Scene) -> None:
+    scene.cast(local=local(), strong=strong())
+    scene.remember("likes tabs")
+    scene.save(need=Need("ship it", 0, False, START - timedelta(hours=30), "user"), brief=Brief("because", "user"))
+    before, facts = scene.session, scene.store.percepts()
+
+    scene.plan(escalate=True, reason="another")
+
+    assert (scene.session, scene.turns, scene.store.percepts()) == (before, [], facts)
+    assert not scene.store.list(None)[0].in_use
+
+
 # -- turns that do not complete -------------------------------------------------------------------
 
 
