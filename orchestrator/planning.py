@@ -328,7 +328,7 @@ class _Writer:
     def texts(self, digests: int | None, *, not_shown: int = 0) -> Texts:
         case = self._case
         nonce = case.stand.session.nonce
-        activity = primary_activity(case.log, boundary=self._boundary, nonce=nonce, limit=digests, sent=self._in_scope)
+        activity = primary_activity(case.log, boundary=self._away_since, nonce=nonce, limit=digests, sent=self._in_scope)
         prior = prior_escalation(case.log, nonce=nonce, limit=digests, sent=self._in_scope)
         told = orientation(self._templates, self._situation(activity, prior), not_shown=not_shown)
         percepts = self._percepts()
@@ -338,6 +338,12 @@ class _Writer:
             return Texts(self._static, told, block, tool_block, "\n\n".join(text for text in (tool_block, prompt) if text), None, {})
         delivered = delivered_marks(self._delivered, primary_activity=activity, prior_escalation=prior, percepts=[percept.id for percept in percepts])
         return Texts(self._static, told, block, tool_block, prompt, self._conversation(told, block, tool_block), delivered)
+
+    @property
+    def _away_since(self) -> int:
+        """From where on others' work is told: the last escalation turn or, to a primary that remembers, its own last turn."""
+        external = self._case.external if self._case.way.role is Role.PRIMARY else None
+        return self._boundary if external is None or external.turn_index is None else external.turn_index + 1
 
     @property
     def _delivered(self) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from orchestrator.errors import (
     LeaseLost,
     ProtocolError,
     RateLimited,
+    SessionInUse,
     SessionLost,
     StoreFull,
     UsageError,
@@ -807,6 +808,33 @@ def test_a_primary_with_its_own_conversation_has_one_and_is_told_what_it_missed(
     assert len({conversation.system_text for conversation in conversations}) == 1
 
 
+@pytest.mark.parametrize("role", ["primary", "escalation"])
+def test_an_agent_that_may_remember_an_attempt_is_told_that_it_was_cut_off(scene: Scene, role: str) -> None:
+    choice = {"primary": True} if role == "primary" else {"escalate": True}
+    agent = FakeProvider(says("a"), [TextDelta("hal"), Cancelled("enough")], says("b"), says("c"), capabilities=OWN)
+    scene.cast(**({"local": agent, "strong": strong()} if role == "primary" else {"local": local(), "strong": agent}))
+    for prompt in ("one", "two", "three", "four"):
+        scene.ask(prompt, **choice)
+
+    blocks = [request.conversation.context_block for request in agent.requests if request.conversation]
+    assert ['attempted "two", cancelled' in block for block in blocks] == [False, False, True, False]
+
+
+def test_a_primary_that_remembers_is_told_what_another_primary_did(scene: Scene) -> None:
+    primary = local(says("a"), says("b"), capabilities=OWN)
+    scene.cast(local=primary, strong=strong(says("solved")), other=local(says("the other work")))
+    scene.ask("one")
+    scene.ask("two", primary=True, agent="other")
+    scene.ask("three", escalate=True)
+
+    scene.ask("four")
+
+    assert primary.requests[1].conversation is not None
+    block = primary.requests[1].conversation.context_block
+    assert "the other work" in block
+    assert block.count("solved") == 1
+
+
 def test_primary_and_escalation_agent_keep_a_conversation_each(scene: Scene) -> None:
     scene.cast(local=local(says("one"), says("two"), capabilities=OWN), strong=strong(says("a"), says("b"), capabilities=OWN))
     for _ in range(2):
@@ -1005,6 +1033,17 @@ def test_a_store_that_is_full_from_the_start_refuses_before_anything_is_sent(sce
 
     assert scene.agents["local"].requests == []
     assert scene.turns == []
+
+
+def test_a_session_in_use_by_another_process_takes_no_turn(scene: Scene) -> None:
+    scene.session_wait = 2
+    scene.cast(local=local(says("never")), strong=strong())
+    scene.store.claim("s1", "somebody else", timedelta(hours=1))
+
+    with pytest.raises(SessionInUse):
+        scene.ask()
+
+    assert (scene.turns, scene.agents["local"].requests) == ([], [])
 
 
 def test_a_lease_lost_in_the_middle_ends_the_call_and_writes_nothing_more(scene: Scene) -> None:
