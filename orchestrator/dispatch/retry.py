@@ -25,11 +25,11 @@ def with_retries(
     may_retry: Callable[[], bool],
     attempts: int,
     max_wait: float,
-    until: float | None,
     clock: Clock,
     cancel: Cancel,
     jitter: random.Random,
     announce: Callable[[ProviderError, float, int], None],
+    until: float | None = None,
 ) -> Result:
     """Call `send`, again after a transient error while `may_retry` says that nothing was emitted yet.
 
