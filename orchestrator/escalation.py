@@ -13,15 +13,16 @@ from orchestrator.clock import Clock
 from orchestrator.crew import Crew
 from orchestrator.dispatch.heard import Heard
 from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
-from orchestrator.errors import Cancelled, EscaleraError, ProviderError, SessionLost, StoreFull
+from orchestrator.errors import Cancelled, EscaleraError, ProviderError, SessionLost, StoreError, StoreFull
 from orchestrator.lease import held
-from orchestrator.messages import Part, Text
+from orchestrator.messages import Part, Text, well_formed
 from orchestrator.percepts import MAX_CONTENT, Percept
 from orchestrator.planning import Expiry, Plan, Wish, plan_turn, started
 from orchestrator.providers import Ask, Cancel
 from orchestrator.routing import Choice
 from orchestrator.session import (
     TOLD,
+    Brief,
     EarlierTurns,
     ExternalSession,
     Need,
@@ -79,15 +80,23 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
     """One turn, and the escalation turn that follows at once where the primary hands over.
 
     A turn that failed is reported, not raised; what keeps a turn from coming to be is raised (`BudgetExceeded`,
-    `SessionInUse`, `ConfigError`, …) and then nothing was sent or stored.
+    `SessionInUse`, `ConfigError`, …) and then nothing was sent or stored. Where that befalls the escalation turn alone,
+    the report is the primary turn's, with the error.
     """
     with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel) as claim:
         report = _carry_out(place, claim, planned(place, session, wish), cancel=cancel, ask=ask, watch=watch)
-        if report.handed_over is None:
+        if report.handed_over is None or report.error is not None:
             return report
-        handed_on = Wish(wish.prompt, Choice(role=Role.ESCALATION), reason=report.handed_over, reason_by="primary", continues=report.turn.index)
-        escalated = _carry_out(place, claim, planned(place, session, handed_on), cancel=cancel, ask=ask, watch=watch)
+        try:
+            plan = planned(place, session, _handed_on(wish, report.handed_over, report.turn.index))
+        except EscaleraError as error:
+            return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and nobody can take it"))
+        escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         return replace(escalated, escalated_from=report.turn.index, notices=(*report.notices, *escalated.notices))
+
+
+def _handed_on(wish: Wish, reason: str, index: int) -> Wish:
+    return replace(wish, choice=Choice(role=Role.ESCALATION), reason=reason, reason_by="primary", continues=index)
 
 
 def planned(place: Workplace, session: str, wish: Wish, *, again: int | None = None) -> Plan:
@@ -133,11 +142,14 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     return _record(place, claim, plan, _Ended(turn, heard, answered, error, place.clock.now()), recorder)
 
 
-def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> ProviderError | None:
+def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:
+    """What ended the turn early, if anything did. An error of our own store is none of the turn's: it is raised."""
     session = plan.standing.session
     try:
         run_turn(plan.agent.provider, plan.request, limits=limits, role=plan.route.role, nonce=session.nonce, heard=heard, answered=answered, desk=desk)
-    except ProviderError as error:
+    except StoreError:
+        raise
+    except EscaleraError as error:
         return error
     return None
 
@@ -201,7 +213,7 @@ class _Ended:
     turn: Turn
     heard: Heard
     answered: Answered
-    error: ProviderError | None
+    error: EscaleraError | None
     at: datetime
 
     @property
@@ -260,16 +272,27 @@ def _session_after(plan: Plan, ended: _Ended) -> Session:
     before = plan.standing.session
     if ended.outcome not in TOLD:
         return replace(before, brief=plan.brief if plan.wish.reason else before.brief, external_sessions=_external_still_there(plan, ended.error))
-    session = replace(before, need=_need_after(plan, ended))
+    session = replace(before, need=_need_after(plan, ended), brief=_brief_after(plan, ended))
     if plan.route.role is Role.PRIMARY:
         return replace(session, state=State.ROUTING, external_sessions=_external_after(plan, ended))
-    asked = ends_with_question(answer_of(ended.answered.steps))
     return replace(
         session,
-        state=transition(State.ESCALATION, State.WAITING if asked else State.ROUTING),
-        brief=plan.brief if asked else None,
+        state=transition(State.ESCALATION, State.WAITING if _asks(ended) else State.ROUTING),
         external_sessions=_external_after(plan, ended),
     )
+
+
+def _brief_after(plan: Plan, ended: _Ended) -> Brief | None:
+    """A hand-over leaves its reason, so that it is there whatever becomes of the escalation turn; that one clears it unless it asks."""
+    if ended.heard.handed_over is not None:
+        return Brief(well_formed(ended.heard.handed_over), "primary")
+    if plan.route.role is Role.PRIMARY:
+        return plan.standing.session.brief
+    return plan.brief if _asks(ended) else None
+
+
+def _asks(ended: _Ended) -> bool:
+    return ends_with_question(answer_of(ended.answered.steps))
 
 
 def _need_after(plan: Plan, ended: _Ended) -> Need | None:
@@ -279,7 +302,7 @@ def _need_after(plan: Plan, ended: _Ended) -> Need | None:
     return need
 
 
-def _external_still_there(plan: Plan, error: ProviderError | None) -> tuple[ExternalSession, ...]:
+def _external_still_there(plan: Plan, error: EscaleraError | None) -> tuple[ExternalSession, ...]:
     """A failed turn keeps the last good session ids; one that is known to be lost, where the turn could not run again, would only fail again."""
     before = plan.standing.session.external_sessions
     if not isinstance(error, SessionLost):

@@ -20,14 +20,14 @@ POLL_EVERY = 0.1
 
 
 @contextmanager
-def held(store: Store, session: str, owner: str, *, clock: Clock, wait: float, cancel: Cancel) -> Iterator[Claim]:
+def held(store: Store, session: str, owner: str, *, clock: Clock, wait: float, cancel: Cancel, renew_every: float = RENEW_EVERY) -> Iterator[Claim]:
     """The session's lease, renewed by a thread of its own until the block ends.
 
     Waits up to `wait` seconds for another owner, then raises `SessionInUse`. A renewal that fails cancels the turn.
     """
     claim = _claimed(store, session, owner, clock=clock, wait=wait, cancel=cancel)
     done = threading.Event()
-    renewer = threading.Thread(target=_renew, args=(store, claim, done, cancel), name=f"lease-{session[:8]}", daemon=True)
+    renewer = threading.Thread(target=_renew, args=(store, claim, done, cancel, renew_every), name=f"lease-{session[:8]}", daemon=True)
     renewer.start()
     try:
         yield claim
@@ -53,9 +53,9 @@ def _claimed(store: Store, session: str, owner: str, *, clock: Clock, wait: floa
         clock.sleep(POLL_EVERY, cancel.event)
 
 
-def _renew(store: Store, claim: Claim, done: threading.Event, cancel: Cancel) -> None:
+def _renew(store: Store, claim: Claim, done: threading.Event, cancel: Cancel, every: float) -> None:
     """Failing to renew, for whatever reason, means that another owner may come: the call must end."""
-    while not done.wait(RENEW_EVERY):
+    while not done.wait(every):
         try:
             store.renew(claim, TTL)
         except EscaleraError as error:

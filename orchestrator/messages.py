@@ -90,3 +90,14 @@ def well_formed(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def well_formed_values(value: Any) -> Any:
+    """A JSON value with every text in it well formed, at any depth. `Any`: it is given back as what it was."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, Mapping):
+        return {well_formed_values(key): well_formed_values(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [well_formed_values(inner) for inner in value]
+    return value

@@ -187,7 +187,7 @@ def _told_need(stand: Standing, log: TurnLog, wish: Wish, now: datetime) -> Need
     """A self-escalation without a need makes its prompt the need of the escalation turn itself (page 1)."""
     if stand.session.need is not None or wish.continues is None:
         return stand.session.need
-    return set_need(None, wish.prompt[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
+    return set_need(None, wish.prompt.strip()[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
 
 
 def _brief(stand: Standing, wish: Wish, decision: Decision | None) -> Brief | None:
@@ -297,13 +297,14 @@ def _fitted(case: _Case, crew: Crew, templates: Templates) -> Plan:
 
 def _parts(texts: Texts, tools: int) -> dict[PartName, int]:
     """The sizes of everything that is never dropped; each text counts once, wherever it is sent."""
-    percepts = measure_text(texts.percepts) + len(texts.tool_percepts)
+    facts = len(texts.tool_percepts)
     if texts.conversation is None:
-        system = measure_text("\n\n".join(block.text for block in texts.static))
-        return {"system": system, "orientation": measure_text(texts.orientation), "percepts": percepts, "tools": tools, "prompt": measure_text(texts.prompt)}
-    sent = len(texts.conversation.system_text) + len(texts.conversation.context_block)
-    system = sent - len(texts.orientation) - len(texts.percepts) - len(texts.tool_percepts)
-    return {"system": system, "orientation": len(texts.orientation), "percepts": percepts, "tools": tools, "prompt": measure_text(texts.prompt)}
+        static = measure_text("\n\n".join(block.text for block in texts.static))
+        percepts, prompt = measure_text(texts.percepts) + facts, measure_text(texts.prompt) - facts
+        return {"system": static, "orientation": measure_text(texts.orientation), "percepts": percepts, "tools": tools, "prompt": prompt}
+    orientation, percepts = len(texts.orientation), len(texts.percepts) + facts
+    system = len(texts.conversation.system_text) + len(texts.conversation.context_block) - orientation - percepts
+    return {"system": system, "orientation": orientation, "percepts": percepts, "tools": tools, "prompt": measure_text(texts.prompt)}
 
 
 class _Writer:
@@ -327,7 +328,7 @@ class _Writer:
     def texts(self, digests: int | None, *, not_shown: int = 0) -> Texts:
         case = self._case
         nonce = case.stand.session.nonce
-        activity = primary_activity(case.log, boundary=self._boundary, nonce=nonce, limit=digests, sent=self._in_scope)
+        activity = primary_activity(case.log, boundary=self._away_since, nonce=nonce, limit=digests, sent=self._in_scope)
         prior = prior_escalation(case.log, nonce=nonce, limit=digests, sent=self._in_scope)
         told = orientation(self._templates, self._situation(activity, prior), not_shown=not_shown)
         percepts = self._percepts()
@@ -337,6 +338,12 @@ class _Writer:
             return Texts(self._static, told, block, tool_block, "\n\n".join(text for text in (tool_block, prompt) if text), None, {})
         delivered = delivered_marks(self._delivered, primary_activity=activity, prior_escalation=prior, percepts=[percept.id for percept in percepts])
         return Texts(self._static, told, block, tool_block, prompt, self._conversation(told, block, tool_block), delivered)
+
+    @property
+    def _away_since(self) -> int:
+        """From where on others' work is told: the last escalation turn or, to a primary that remembers, its own last turn."""
+        external = self._case.external if self._case.way.role is Role.PRIMARY else None
+        return self._boundary if external is None or external.turn_index is None else external.turn_index + 1
 
     @property
     def _delivered(self) -> Mapping[str, Any]:
@@ -360,7 +367,8 @@ class _Writer:
         case = self._case
         stand, need = case.stand, case.need
         previous = stand.previous_goal
-        given = bool(case.wish.reason) or (stand.session.brief is not None and stand.session.state is not State.WAITING)
+        standing_brief = stand.session.brief if stand.session.state is not State.WAITING else None
+        given = bool(case.wish.reason) or (standing_brief is not None and standing_brief.source != "prompt")
         return Situation(
             mode=case.mode,
             agent=case.agent.name,

@@ -43,7 +43,7 @@ def digest_limits(context_budget_chars: int | None, message_budget: int | None) 
 
 def primary_activity(log: TurnLog, *, boundary: int, nonce: str, limit: int | None, sent: Sent) -> str:
     """What happened at or after the boundary, while the escalation agent was away: primary turns, and attempts of any agent that failed."""
-    turns = (turn for turn in log.newest_first(outcomes=None, start=boundary) if turn.outcome is not Outcome.OPEN)
+    turns = (turn for turn in log.newest_first(outcomes=None, start=boundary) if turn.outcome is not Outcome.OPEN and not _is_escalation(turn))
     return _digest(turns, _Teller(log, nonce, sent), limit)
 
 
@@ -65,6 +65,10 @@ def _digest(turns: Iterable[Turn], teller: _Teller, limit: int | None) -> str:
         if room < _TOO_LITTLE:
             break
     return "\n".join(reversed(told))
+
+
+def _is_escalation(turn: Turn) -> bool:
+    return turn.role is Role.ESCALATION and turn.outcome is Outcome.COMPLETED
 
 
 # -- which escalation turns ----------------------------------------------------------------------

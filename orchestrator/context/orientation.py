@@ -49,6 +49,7 @@ class Situation:
     open_question: OpenQuestion | None = None
     lost_session: bool = False
     primary_activity: str = ""
+    """For a primary that goes on in its own conversation: what was done or attempted since its last turn there."""
     prior_escalation: str = ""
     delivered: Mapping[str, Any] = field(default_factory=dict)
     """What the agent's external session has been told (`delivered_marks`); empty where it has none."""
@@ -102,9 +103,10 @@ def _for_one_who_remembers(write: _Writer, situation: Situation) -> Iterator[str
 def _for_primary(write: _Writer, situation: Situation) -> Iterator[str]:
     """A primary with its own conversation is told what happened outside it; before its first turn there, that is everything."""
     yield write.need(situation, previous=False)
-    if situation.keeps_conversation and not situation.delivered:
-        yield write.quoting("primary_activity", digest=situation.primary_activity)
-    if situation.keeps_conversation and is_new("prior_escalation", situation.prior_escalation, situation.delivered):
+    if not situation.keeps_conversation:
+        return
+    yield write.quoting("primary_activity", digest=situation.primary_activity)
+    if is_new("prior_escalation", situation.prior_escalation, situation.delivered):
         yield write.quoting("escalation_since", digest=situation.prior_escalation)
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 from orchestrator.providers import ToolSchema
 from orchestrator.session import Role
-from orchestrator.tags import Tag
-from orchestrator.tools import Tool, text_argument
+from orchestrator.tags import MAX_BODY, Tag
+from orchestrator.tools import Tool, ToolFailed, text_argument
 
 Channel = Literal["tag", "tool"]
 
@@ -76,4 +76,11 @@ def session_tools(heard: Heard, role: Role) -> tuple[Tool, ...]:
 def _tool(name: str, description: str, argument: tuple[str, str], act: Callable[[str], str]) -> Tool:
     key, meaning = argument
     parameters = {"type": "object", "properties": {key: {"type": "string", "description": meaning}}, "required": [key]}
-    return Tool(ToolSchema(name=name, description=description, parameters=parameters), lambda arguments: act(text_argument(arguments, key)))
+    return Tool(ToolSchema(name=name, description=description, parameters=parameters), lambda arguments: act(_bounded(text_argument(arguments, key))))
+
+
+def _bounded(text: str) -> str:
+    """A text as long as a tag's may be: a need or a brief is never cut, and a huge one would leave room for nothing else."""
+    if len(text) > MAX_BODY:
+        raise ToolFailed(f"that is {len(text)} characters long; at most {MAX_BODY} are taken")
+    return text

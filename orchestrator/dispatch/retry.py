@@ -29,14 +29,15 @@ def with_retries(
     cancel: Cancel,
     jitter: random.Random,
     announce: Callable[[ProviderError, float, int], None],
+    until: float | None = None,
 ) -> Result:
     """Call `send`, again after a transient error while `may_retry` says that nothing was emitted yet.
 
     At most `attempts` times more; at once where the provider repaired what was wrong. A wait that the provider named is
-    kept to `max_wait` seconds: a longer one fails at once.
+    kept to `max_wait` seconds: a longer one fails at once. No wait goes beyond `until`, a monotonic time.
     `announce` is told the error, the wait in seconds and the number of the attempt to come.
     """
-    from tenacity import Retrying, retry_if_exception, stop_after_attempt
+    from tenacity import Retrying, retry_if_exception
 
     def wait(state: RetryCallState) -> float:
         error = _error_of(state)
@@ -59,8 +60,16 @@ def with_retries(
         if cancel.is_set():
             raise Cancelled(cancel.reason)
 
-    retrying = Retrying(stop=stop_after_attempt(attempts + 1), wait=wait, retry=retry_if_exception(worth_it), before_sleep=tell, sleep=sleep, reraise=True)
-    return retrying(send)
+    def stop(state: RetryCallState) -> bool:
+        return state.attempt_number > attempts or (until is not None and clock.monotonic() + state.upcoming_sleep > until)
+
+    retrying = Retrying(stop=stop, wait=wait, retry=retry_if_exception(worth_it), before_sleep=tell, sleep=sleep, reraise=True)
+    try:
+        return retrying(send)
+    except Transient as error:
+        if error.retry_after is not None and error.retry_after > max_wait:
+            error.hint = f"the provider asks to wait {error.retry_after:.0f} s, longer than retry_max_wait ({max_wait:g} s): try again then"
+        raise
 
 
 def _error_of(state: RetryCallState) -> ProviderError:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import PurePath
 from typing import get_args
 
 from orchestrator.clock import Clock
+from orchestrator.dispatch.events import is_event
 from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.dispatch.retry import with_retries
-from orchestrator.errors import EmptyAnswer, Incomplete, ProviderError
+from orchestrator.errors import Blocked, Cancelled, EmptyAnswer, EscaleraError, Incomplete, ProtocolError, ProviderError, TimedOut
 from orchestrator.history.normalise import normalise
-from orchestrator.messages import CostSource, Message, Part, Text, ToolCall, ToolResult, Usage, well_formed
+from orchestrator.messages import CostSource, Message, Part, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
 from orchestrator.providers import (
     Ask,
     Cancel,
@@ -32,7 +35,7 @@ from orchestrator.providers import (
 )
 from orchestrator.session import Role
 from orchestrator.settings.limits import Limits
-from orchestrator.tags import TagFilter
+from orchestrator.tags import TagFilter, strip_tags
 from orchestrator.tools import Tool, ToolFailed
 
 
@@ -47,6 +50,9 @@ class Shown:
 
 Watch = Callable[[Shown], None]
 Record = Callable[[Part], None]
+
+CANCEL_GRACE = 6.0
+"""Seconds that a provider has to end after a cancel (page 7); one that then still gives events is left."""
 
 
 @dataclass(slots=True)
@@ -87,14 +93,16 @@ def run_turn(provider: Provider, request: Request, *, limits: Limits, role: Role
     Raises from the error tree when the turn fails; `answered` then holds what was done until there.
     """
     tools = {tool.schema.name: tool for tool in session_tools(heard, role)} if provider.capabilities.takes_tools else {}
+    until = None if limits.turn_timeout is None else desk.clock.monotonic() + limits.turn_timeout
     rounds = 0
     while True:
-        call = _Call(role, nonce, heard, desk, answered)
+        call = _Call(role, nonce, heard, desk, answered, until)
         with_retries(
             lambda call=call, request=request: call.consume(provider, request),  # type: ignore[misc]  # defaults bind this round's values
             may_retry=call.nothing_emitted,
             attempts=limits.retry_attempts,
             max_wait=limits.retry_max_wait,
+            until=until,
             clock=desk.clock,
             cancel=desk.cancel,
             jitter=desk.jitter,
@@ -121,8 +129,10 @@ def run_turn(provider: Provider, request: Request, *, limits: Limits, role: Role
 class _Call:
     """One call of the provider: its events become steps, tags, and what is shown."""
 
-    def __init__(self, role: Role, nonce: str, heard: Heard, desk: Desk, answered: Answered) -> None:
+    def __init__(self, role: Role, nonce: str, heard: Heard, desk: Desk, answered: Answered, until: float | None) -> None:
         self._role, self._nonce, self._heard, self._desk, self._answered = role, nonce, heard, desk, answered
+        self._until = until
+        self._leave_at: float | None = None
         self.parts: list[Part] = []
         self._emitted = False
         self._display = TagFilter(nonce)
@@ -134,24 +144,50 @@ class _Call:
 
     def consume(self, provider: Provider, request: Request) -> None:
         self._desk.cancel.raise_if_set()
+        request = self._with_time_left(request)
         self._answered.sends += 1
         finished: Finished | None = None
-        events = provider.run(request, cancel=self._desk.cancel, ask=self._desk.ask)
+        events = _events(provider, request, self._desk)
         try:
             for event in events:
                 finished = event if isinstance(event, Finished) else finished
                 self._take(event)
-        except ProviderError as error:
-            error.agent = error.agent or request.agent
-            self._end()
+                self._leave_if_cancelled(finished)
+        except EscaleraError as error:
+            if isinstance(error, ProviderError):
+                error.agent = error.agent or request.agent
+            self._end(error)
             raise
         finally:
-            _close(events)
-        self._end()
+            events.close()
+        self._end(None)
+        self._conclude(finished, request.agent)
+
+    def _with_time_left(self, request: Request) -> Request:
+        """The first call has all the time of the turn, each later one what the earlier ones left."""
+        if self._until is None or not self._answered.sends:
+            return request
+        left = self._until - self._desk.clock.monotonic()
+        if left <= 0:
+            raise TimedOut("the time of the whole turn is used up (turn_timeout)", which="turn", agent=request.agent, hint="allow more with --timeout")
+        return replace(request, timeouts=replace(request.timeouts, turn=left))
+
+    def _leave_if_cancelled(self, finished: Finished | None) -> None:
+        cancel, clock = self._desk.cancel, self._desk.clock
+        if finished is not None or not cancel.is_set():
+            return
+        if self._leave_at is None:
+            self._leave_at = clock.monotonic() + CANCEL_GRACE
+        if clock.monotonic() >= self._leave_at:
+            raise Cancelled(cancel.reason)
+
+    def _conclude(self, finished: Finished | None, agent: str) -> None:
         if finished is None:
             self._desk.cancel.raise_if_set()
-            raise Incomplete("the answer broke off before its end", agent=request.agent, partial=self._answered.unfinished, hint="try again")
+            raise Incomplete("the answer broke off before its end", agent=agent, partial=self._answered.unfinished, hint="try again")
         self._answered.model_served = finished.model_served or self._answered.model_served
+        if finished.reason == "blocked":
+            raise Blocked("a filter of the provider stopped the answer", agent=agent, hint="put it in other words, or ask another agent")
         if finished.reason == "length":
             self._answered.notice("the answer was cut at the output limit")
 
@@ -168,6 +204,7 @@ class _Call:
                 self._emitted = True
                 self._finish_message(parts)
             case ToolResultSeen(call, content, is_error):
+                self._emitted = True
                 self._keep(ToolResult(call, well_formed(content), is_error))
             case UsageReport(usage):
                 self._usage = usage
@@ -206,6 +243,8 @@ class _Call:
         return visible + rest
 
     def _keep(self, step: Part) -> None:
+        if isinstance(step, ToolCall):
+            step = replace(step, arguments=well_formed_values(step.arguments))
         self.parts.append(step)
         self._answered.steps.append(step)
         self._desk.record(step)
@@ -219,20 +258,54 @@ class _Call:
             self._shown.append(text)
             self._desk.watch(Shown("text", text))
 
-    def _end(self) -> None:
+    def _end(self, error: EscaleraError | None) -> None:
         """Whatever ended the call: usage counts once a call, and text that never became final is kept apart."""
         self._show_text(self._display.finish()[0])
-        self._answered.unfinished, self._shown = "".join(self._shown), []
+        self._answered.unfinished, self._shown = "".join(self._shown) or self._unseen(error), []
         if self._usage is not None:
             self._answered.usage = _added(self._answered.usage or Usage(), self._usage)
             self._usage = None
 
+    def _unseen(self, error: EscaleraError | None) -> str:
+        """What the provider says was there of an answer that it did not stream."""
+        if not isinstance(error, ProviderError) or any(isinstance(part, Text) for part in self.parts):
+            return ""
+        return strip_tags(well_formed(error.partial), self._nonce)
+
+
+def _events(provider: Provider, request: Request, desk: Desk) -> Generator[Event, None, None]:
+    """What the provider gives. It is code of strangers, which may raise or give anything: what is no error of ours becomes one.
+
+    Closing this lets the provider go of its socket or child. What a foreign error says is not repeated: it may hold a secret.
+    """
+    try:
+        events = provider.run(request, cancel=desk.cancel, ask=desk.ask)
+        try:
+            for event in events:
+                if not is_event(event):
+                    raise ProtocolError(f"the provider gave something that is no event: {type(event).__name__}", hint=_BROKEN)
+                yield event
+        finally:
+            _close(events)
+    except EscaleraError:
+        raise
+    except Exception as error:
+        raise ProtocolError(f"the provider broke: {type(error).__name__}{_place(error)}", hint=_BROKEN) from error
+
+
+_BROKEN = "this is a fault of its plugin: tell whoever made it, `escalera plugins list` names it"
+
 
 def _close(events: Iterator[Event]) -> None:
-    """Whatever ends the call, also a store that takes no more steps: the provider lets go of its socket or child now."""
     close = getattr(events, "close", None)
     if close is not None:
         close()
+
+
+def _place(error: Exception) -> str:
+    """Where it was raised, as ` in FILE, line N`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" in {PurePath(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
 
 
 def _run_tool(tools: dict[str, Tool], call: ToolCall, limits: Limits, desk: Desk) -> ToolResult:

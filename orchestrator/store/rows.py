@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from orchestrator.clock import parse_time
-from orchestrator.messages import CostSource, Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed
+from orchestrator.messages import CostSource, Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
 from orchestrator.percepts import Percept, statement_key
 from orchestrator.session import Brief, ExternalSession, LastNeed, Need, NeedSource, Outcome, Reason, Role, Session, State, Turn, TurnError
 from orchestrator.store.workspaces import workspace_key
@@ -26,24 +26,13 @@ _PARTS: Mapping[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_
 _NAMES = {part: name for name, part in _PARTS.items()}
 
 
-def clean(value: Any) -> Any:
-    """The value with every text in it well formed, at any depth."""
-    if isinstance(value, str):
-        return well_formed(value)
-    if isinstance(value, Mapping):
-        return {clean(key): clean(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(inner) for inner in value]
-    return value
-
-
 def clean_text(text: str | None) -> str | None:
     return None if text is None else well_formed(text)
 
 
 def encode(value: Any) -> str:
     """Compact JSON of a value, cleaned."""
-    return json.dumps(clean(value), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(well_formed_values(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def time_text(moment: datetime | None) -> str | None:

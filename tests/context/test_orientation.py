@@ -190,7 +190,7 @@ Get the build green
 def test_a_primary_with_its_own_conversation() -> None:
     marks = delivered_marks({}, primary_activity="", prior_escalation="other", percepts=[])
 
-    assert told(replace(FULL, mode=None, agent="local", delivered=marks)) == snapshot("""\
+    assert told(replace(FULL, mode=None, agent="local", primary_activity="", delivered=marks)) == snapshot("""\
 ## Current goal of the user
 ~~~
 Get the build green
@@ -258,7 +258,13 @@ def test_activity_is_told_again_only_when_it_changed(mode: Mode) -> None:
 def test_a_primary_is_told_once_what_the_escalation_agent_did() -> None:
     marks = delivered_marks({}, primary_activity="", prior_escalation=FULL.prior_escalation, percepts=[])
 
-    assert blocks(replace(FULL, mode=None, delivered=marks)) == ["need"]
+    assert blocks(replace(FULL, mode=None, primary_activity="", delivered=marks)) == ["need"]
+
+
+def test_a_primary_that_remembers_is_told_what_happened_outside_its_conversation() -> None:
+    marks = delivered_marks({}, primary_activity="", prior_escalation=FULL.prior_escalation, percepts=[])
+
+    assert blocks(replace(FULL, mode=None, delivered=marks)) == ["need", "activity"]
 
 
 @pytest.mark.parametrize(

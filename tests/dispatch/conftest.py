@@ -1,0 +1,59 @@
+"""One turn against a scripted provider, without a store."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from orchestrator.dispatch.heard import Heard
+from orchestrator.dispatch.turn import Answered, Desk, Shown, run_turn
+from orchestrator.errors import EscaleraError
+from orchestrator.messages import Message, Part, Text
+from orchestrator.providers import Ask, Cancel, Request, Timeouts
+from orchestrator.session import Role
+from orchestrator.settings.limits import Limits
+from orchestrator.testing.fake_provider import FakeProvider
+
+from ..conftest import NONCE, HandClock, nobody
+
+REQUEST = Request(agent="local", system=(), messages=(Message("user", (Text("do it"),)),), timeouts=Timeouts(turn=600.0))
+
+
+@dataclass
+class Turn:
+    """What one turn came to, and the effects it was run with."""
+
+    clock: HandClock = field(default_factory=HandClock)
+    cancel: Cancel = field(default_factory=Cancel)
+    ask: Ask = nobody
+    heard: Heard = field(default_factory=Heard)
+    answered: Answered = field(default_factory=Answered)
+    shown: list[Shown] = field(default_factory=list)
+    recorded: list[Part] = field(default_factory=list)
+    on_record: Callable[[Part], object] = lambda step: None
+    error: EscaleraError | None = None
+
+    def run(self, provider: FakeProvider, *, role: Role = Role.PRIMARY, limits: Limits | None = None) -> Turn:
+        desk = Desk(clock=self.clock, jitter=random.Random(1), cancel=self.cancel, ask=self.ask, watch=self.shown.append, record=self._record)
+        try:
+            run_turn(provider, REQUEST, limits=limits or Limits(), role=role, nonce=NONCE, heard=self.heard, answered=self.answered, desk=desk)
+        except EscaleraError as error:
+            self.error = error
+        assert provider.running == 0, "the provider was not let go"
+        return self
+
+    def _record(self, step: Part) -> None:
+        self.recorded.append(step)
+        self.on_record(step)
+
+    def seen(self, kind: str) -> str:
+        """Everything of one kind that was shown, joined."""
+        return "".join(shown.text for shown in self.shown if shown.type == kind)
+
+
+@pytest.fixture
+def turn() -> Turn:
+    return Turn()

@@ -1,0 +1,81 @@
+"""Needs, facts and hand-overs, by tag and by tool."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.dispatch.heard import Heard, session_tools
+from orchestrator.session import Role
+from orchestrator.tags import Tag
+from orchestrator.tools import ToolFailed
+
+
+def tools(heard: Heard, role: Role = Role.PRIMARY):
+    return {tool.schema.name: tool for tool in session_tools(heard, role)}
+
+
+def test_tags_are_taken_in_order() -> None:
+    heard = Heard()
+
+    heard.take_in([Tag("need", "one"), Tag("percept", "a fact"), Tag("need", "two")], Role.ESCALATION)
+
+    assert heard.needs == [("one", "tag"), ("two", "tag")]
+    assert heard.facts == [("a fact", "tag")]
+
+
+def test_tools_say_the_same_as_tags() -> None:
+    heard = Heard()
+    given = tools(heard)
+
+    assert given["current_need"].run({"text": "  ship it "}) == "recorded"
+    assert given["record_memory"].run({"content": "likes tabs"}) == "recorded"
+    given["escalate"].run({"reason": "too hard"})
+
+    assert (heard.needs, heard.facts, heard.handed_over) == ([("ship it", "tool")], [("likes tabs", "tool")], "too hard")
+
+
+def test_the_first_reason_for_handing_over_counts() -> None:
+    heard = Heard()
+
+    heard.take_in([Tag("escalate", "first"), Tag("escalate", "second")], Role.PRIMARY)
+
+    assert heard.handed_over == "first"
+
+
+def test_only_the_primary_can_hand_over() -> None:
+    heard = Heard()
+
+    heard.take_in([Tag("escalate", "please")], Role.ESCALATION)
+
+    assert heard.handed_over is None
+    assert sorted(tools(heard, Role.ESCALATION)) == ["current_need", "record_memory"]
+
+
+def test_a_tag_without_a_body_says_nothing() -> None:
+    heard = Heard()
+
+    heard.take_in([Tag("need", ""), Tag("percept", ""), Tag("escalate", "")], Role.PRIMARY)
+
+    assert heard == Heard()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"text": ""}, {"text": " \n"}, {"text": 7}, {"text": None}, {"need": "x"}])
+def test_a_tool_wants_a_text(arguments: dict[str, object]) -> None:
+    heard = Heard()
+
+    with pytest.raises(ToolFailed, match="'text'"):
+        tools(heard)["current_need"].run(arguments)
+
+    assert heard.needs == []
+
+
+@pytest.mark.parametrize(("tool", "argument"), [("current_need", "text"), ("record_memory", "content"), ("escalate", "reason")])
+def test_a_text_by_tool_is_held_to_what_a_tag_may_hold(tool: str, argument: str) -> None:
+    """A need stands in every later orientation, which is never cut: a huge one would stop the session."""
+    heard = Heard()
+
+    tools(heard)[tool].run({argument: "x" * 4000})
+    with pytest.raises(ToolFailed, match="4000"):
+        tools(heard)[tool].run({argument: "x" * 4001})
+
+    assert len(heard.needs) + len(heard.facts) + (heard.handed_over is not None) == 1

@@ -1,0 +1,107 @@
+"""The configured agents, each built when it is first needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.crew import Crew
+from orchestrator.errors import EscaleraError, NotFound, PluginError
+from orchestrator.providers import AgentContext, Capabilities, ProviderKind
+from orchestrator.settings.paths import Paths
+from orchestrator.settings.resolution import load_settings
+from orchestrator.testing.fake_provider import FakeOptions, FakeProvider
+
+CONFIG = """
+primary = "local"
+escalation = "strong"
+[limits]
+retry_attempts = 7
+turn_timeout = "90s"
+[agents.local]
+provider = "fake"
+prompt = "Be kind."
+[agents.strong]
+provider = "fake"
+model = "big"
+[agents.strong.limits]
+retry_attempts = 1
+context_window_tokens = 5000
+[agents.gone]
+provider = "not-installed"
+[agents.broken]
+provider = "bad"
+"""
+
+
+class Kinds:
+    """Counts what is built."""
+
+    def __init__(self) -> None:
+        self.built: list[AgentContext] = []
+
+    def fake(self, options: FakeOptions, context: AgentContext) -> FakeProvider:
+        self.built.append(context)
+        return FakeProvider(model=options.model, capabilities=Capabilities(context_window_tokens=9000), config_dir=f"/conf/{context.name}")
+
+    def bad(self, options: FakeOptions, context: AgentContext) -> FakeProvider:
+        raise RuntimeError("cannot be made")
+
+
+@pytest.fixture
+def kinds() -> Kinds:
+    return Kinds()
+
+
+def crew(tmp_path: Path, kinds: Kinds, text: str = CONFIG, **more: float) -> Crew:
+    (tmp_path / "c.toml").write_text(text)
+    paths = Paths(tmp_path, tmp_path, tmp_path, tmp_path)
+    settings = load_settings(environ={}, workspace=tmp_path, paths=paths, config_file=tmp_path / "c.toml")
+    known = {name: ProviderKind(name, FakeOptions, factory) for name, factory in (("fake", kinds.fake), ("bad", kinds.bad))}
+    return Crew(settings, known, environ={"A": "b"}, workspace="/work/a", **more)
+
+
+def test_an_agent_is_built_when_it_is_first_asked_for_and_once(tmp_path: Path, kinds: Kinds) -> None:
+    made = crew(tmp_path, kinds)
+    assert (made.primary, made.escalation, made.names) == ("local", "strong", ("local", "strong", "gone", "broken"))
+    assert kinds.built == []
+
+    assert made.agent("strong") is made.agent("strong")
+
+    assert [(context.name, context.workspace, context.environ["A"]) for context in kinds.built] == [("strong", "/work/a", "b")]
+
+
+def test_an_agent_has_its_own_limits_prompt_and_window(tmp_path: Path, kinds: Kinds) -> None:
+    made = crew(tmp_path, kinds)
+    local, strong = made.agent("local"), made.agent("strong")
+
+    assert (local.limits.retry_attempts, strong.limits.retry_attempts) == (7, 1)
+    assert (local.prompt, strong.prompt) == ("Be kind.", "")
+    assert (local.window, strong.window) == (9000, 5000)
+    assert (local.kind, strong.provider.model, strong.config_dir) == ("fake", "big", "/conf/strong")
+
+
+def test_the_time_given_for_one_run_goes_before_the_settings(tmp_path: Path, kinds: Kinds) -> None:
+    assert crew(tmp_path, kinds).agent("local").limits.turn_timeout == 90.0
+    assert crew(tmp_path, kinds, turn_timeout=5.0).agent("strong").limits.turn_timeout == 5.0
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "text"),
+    [("gone", PluginError, "not-installed"), ("broken", PluginError, "cannot be made"), ("strog", NotFound, "strong")],
+    ids=["no plugin", "broken plugin", "no agent"],
+)
+def test_a_broken_agent_says_why_and_harms_nobody_else(tmp_path: Path, kinds: Kinds, name: str, error: type[EscaleraError], text: str) -> None:
+    made = crew(tmp_path, kinds)
+
+    with pytest.raises(error, match=text):
+        made.agent(name)
+
+    assert made.agent("local").name == "local"
+
+
+def test_a_role_may_have_no_agent(tmp_path: Path, kinds: Kinds) -> None:
+    made = crew(tmp_path, kinds, 'primary = "a"\n[agents.a]\nprovider = "fake"\n')
+
+    assert (made.primary, made.escalation) == ("a", None)
