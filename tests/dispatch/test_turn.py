@@ -75,7 +75,7 @@ def test_the_last_usage_of_a_call_counts_and_calls_are_added_up(turn: Turn) -> N
     first = [*calls(NEED)[:-1], UsageReport(Usage(1, 1, cost_usd=0.5)), UsageReport(Usage(10, 4, cost_usd=0.5)), Finished("tool_calls")]
     turn.run(FakeProvider(first, says("done", usage=Usage(20, 5, cache_read_tokens=8)), capabilities=TOOLS))
 
-    assert turn.answered.usage == Usage(30, 9, cache_read_tokens=8, cost_usd=0.5)
+    assert turn.answered.usage == Usage(30, 9, cache_read_tokens=8, cost_usd=0.5, cost_source="reported")
 
 
 def test_an_answer_cut_at_the_output_limit_says_so(turn: Turn) -> None:
