@@ -242,7 +242,7 @@ def _fitted(case: _Case, crew: Crew, templates: Templates) -> Plan:
     boundary = last_escalation_boundary(case.log)
     scope = scope_of(case.mode, keeps_conversation=case.keeps_conversation, boundary=boundary)
     limit = limit_chars(case.agent.limits, capabilities.context_window_tokens)
-    tools = tuple(tool.schema for tool in session_tools(Heard(), case.way.role)) if capabilities.takes_tools else ()
+    tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=_hands_over(case, crew))) if capabilities.takes_tools else ()
     digests = digest_limits(case.agent.limits.context_budget_chars, limit)
     writer = _Writer(case, crew, templates, scope, boundary)
     texts = writer.texts(digests)
@@ -295,6 +295,11 @@ def _fitted(case: _Case, crew: Crew, templates: Templates) -> Plan:
     )
 
 
+def _hands_over(case: _Case, crew: Crew) -> bool:
+    """Whether the agent can give the turn away: a primary, to an escalation agent that there is."""
+    return case.way.role is Role.PRIMARY and crew.escalation is not None
+
+
 def _parts(texts: Texts, tools: int) -> dict[PartName, int]:
     """The sizes of everything that is never dropped; each text counts once, wherever it is sent."""
     facts = len(texts.tool_percepts)
@@ -317,6 +322,7 @@ class _Writer:
         self._static = static_blocks(
             templates,
             role=case.way.role,
+            hands_over=_hands_over(case, crew),
             agent=case.agent.name,
             other_agents=[other] if other and other != case.agent.name else [],
             takes_tools=case.agent.provider.capabilities.takes_tools,

@@ -19,7 +19,7 @@ from orchestrator.session import Brief, ExternalSession, Need, Outcome, Role, Se
 from orchestrator.templates import Templates
 from orchestrator.testing.fake_provider import FakeProvider
 
-from .conftest import NONCE, OWN, START, TOOLS, crew_of, local, rules, strong, system, texts
+from .conftest import NONCE, OWN, START, TOOLS, Scene, crew_of, local, rules, strong, system, texts
 
 ESCALATE = Choice(Role.ESCALATION)
 SESSION = Session(id="s1", workspace="/work/a", nonce=NONCE)
@@ -318,3 +318,16 @@ def test_a_role_without_an_agent_is_refused(tmp_path: Path, templates: Templates
 
     with pytest.raises(ConfigError, match="no primary agent"):
         plan_turn(SESSION, TurnList([]), Wish("x"), crew=crew, expiry=Expiry(), templates=templates, percepts=(), workspace="/work/a", now=START)
+
+
+@pytest.mark.parametrize("capabilities", [Capabilities(), TOOLS], ids=["by tag", "by tool"])
+def test_without_an_escalation_agent_no_hand_over_is_offered(scene: Scene, capabilities: Capabilities) -> None:
+    scene.cast(local=local(capabilities=capabilities), strong=strong())
+    offered = scene.plan().request
+    scene.roles = {"primary": "local"}
+    scene.restart()
+
+    alone = scene.plan().request
+
+    assert "escalate" in str((offered.system, offered.tools))
+    assert "escalate" not in str((alone.system, alone.tools))

@@ -26,6 +26,7 @@ def static_blocks(
     other_agents: Sequence[str],
     takes_tools: bool,
     takes_tags: bool = True,
+    hands_over: bool = True,
     nonce: str,
     agent_prompt: str,
     project_instructions: str = "",
@@ -40,7 +41,7 @@ def static_blocks(
         "identity": templates.render("identity", role=role.value, agent=one_line(agent, _MAX_NAME), others=_listed(others)),
         "instructions": templates.render(
             "instructions",
-            role=role.value,
+            hands_over=hands_over and role is Role.PRIMARY,
             takes_tools=takes_tools,
             takes_tags=takes_tags,
             need_tag=tag("need", "the goal in one sentence", nonce),

@@ -48,8 +48,8 @@ class Heard:
                 self.hand_over(tag.body)
 
 
-def session_tools(heard: Heard, role: Role) -> tuple[Tool, ...]:
-    """The tools that stand for the tags, for agents that take tools."""
+def session_tools(heard: Heard, *, hands_over: bool) -> tuple[Tool, ...]:
+    """The tools that stand for the tags, for agents that take tools; `hands_over`: whether there is somebody to hand over to."""
     need = _tool(
         "current_need",
         "Record what the user is trying to achieve now, in one sentence, when it changed or became clear.",
@@ -62,7 +62,7 @@ def session_tools(heard: Heard, role: Role) -> tuple[Tool, ...]:
         ("content", "The fact, as one plain sentence."),
         lambda text: heard.fact(text, "tool"),
     )
-    if role is not Role.PRIMARY:
+    if not hands_over:
         return (need, memory)
     escalate = _tool(
         "escalate",

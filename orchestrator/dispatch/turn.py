@@ -92,7 +92,8 @@ def run_turn(provider: Provider, request: Request, *, limits: Limits, role: Role
 
     Raises from the error tree when the turn fails; `answered` then holds what was done until there.
     """
-    tools = {tool.schema.name: tool for tool in session_tools(heard, role)} if provider.capabilities.takes_tools else {}
+    offered = {schema.name for schema in request.tools}
+    tools = {tool.schema.name: tool for tool in session_tools(heard, hands_over="escalate" in offered)} if provider.capabilities.takes_tools else {}
     until = None if limits.turn_timeout is None else desk.clock.monotonic() + limits.turn_timeout
     rounds = 0
     while True:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from orchestrator.dispatch.heard import Heard
+from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.dispatch.turn import Answered, Desk, Shown, run_turn
 from orchestrator.errors import EscaleraError
 from orchestrator.messages import Message, Part, Text
@@ -39,7 +39,10 @@ class Turn:
     def run(self, provider: FakeProvider, *, role: Role = Role.PRIMARY, limits: Limits | None = None) -> Turn:
         desk = Desk(clock=self.clock, jitter=random.Random(1), cancel=self.cancel, ask=self.ask, watch=self.shown.append, record=self._record)
         try:
-            run_turn(provider, REQUEST, limits=limits or Limits(), role=role, nonce=NONCE, heard=self.heard, answered=self.answered, desk=desk)
+            tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=role is Role.PRIMARY))
+            run_turn(
+                provider, replace(REQUEST, tools=tools), limits=limits or Limits(), role=role, nonce=NONCE, heard=self.heard, answered=self.answered, desk=desk
+            )
         except EscaleraError as error:
             self.error = error
         assert provider.running == 0, "the provider was not let go"

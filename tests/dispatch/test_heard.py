@@ -11,7 +11,7 @@ from orchestrator.tools import ToolFailed
 
 
 def tools(heard: Heard, role: Role = Role.PRIMARY):
-    return {tool.schema.name: tool for tool in session_tools(heard, role)}
+    return {tool.schema.name: tool for tool in session_tools(heard, hands_over=role is Role.PRIMARY)}
 
 
 def test_tags_are_taken_in_order() -> None:
