@@ -13,9 +13,12 @@ from typing_extensions import TypedDict
 from orchestrator.history.fit import Why
 from orchestrator.history.scope import ScopeName
 from orchestrator.lifetimes import Lifetime
+from orchestrator.messages import CostSource
 from orchestrator.modes import Mode
 from orchestrator.providers import CheckStatus
 from orchestrator.session import NeedSource, NeedStatus, Outcome, Role, State
+from orchestrator.spending import CostLabel
+from orchestrator.store import UsageKey
 
 
 class Schema:
@@ -54,6 +57,9 @@ class UsageObject(TypedDict):
     cache_write_tokens: Count | None
     reasoning_tokens: Count | None
     cost_usd: Annotated[float, Schema(minimum=0)] | None
+    cost_source: CostSource | None
+    cache_in_input: bool
+    """Whether the cached tokens are among the input tokens."""
 
 
 class ErrorObject(TypedDict):
@@ -415,6 +421,57 @@ class NeedDocument(NeedFields):
     last_need: LastNeedObject | None
 
 
+# -- usage ---------------------------------------------------------------------------------------
+
+
+class CostObject(TypedDict):
+    """What some turns cost, under one label; unknown is null, never 0."""
+
+    label: CostLabel
+    usd: Annotated[float, Schema(minimum=0)] | None
+    turns: Count
+
+
+class UsageFigures(TypedDict):
+    """Tokens and cost of some turns; what nobody reported is null."""
+
+    turns: Count
+    input_tokens: Count | None
+    """All that was sent, with what came from the cache and what went into it."""
+    output_tokens: Count | None
+    cache_read_tokens: Count | None
+    cache_write_tokens: Count | None
+    reasoning_tokens: Count | None
+    cache_read_share: Annotated[float, Schema(minimum=0)] | None
+    cost_usd: Annotated[float, Schema(minimum=0)] | None
+    """The sum of what is known."""
+    cost_label: CostLabel
+    """The least sure label in that sum."""
+    unknown_turns: Count
+    """Turns whose cost nobody knows."""
+    costs: list[CostObject]
+
+
+class UsageRow(UsageFigures):
+    """One agent, model, session or day: the key that `by` names."""
+
+    agent: NotRequired[str | None]
+    model: NotRequired[str | None]
+    session: NotRequired[str | None]
+    name: NotRequired[str | None]
+    """The session's."""
+    day: NotRequired[str | None]
+
+
+class UsageDocument(TypedDict):
+    """`usage --json`."""
+
+    format: Literal["escalera.usage/1"]
+    by: UsageKey
+    usage: list[Annotated[UsageRow, Schema(anyOf=[{"required": keys} for keys in (["agent"], ["model"], ["session", "name"], ["day"])])]]
+    totals: UsageFigures
+
+
 # -- memory --------------------------------------------------------------------------------------
 
 
@@ -480,6 +537,8 @@ class CheckObject(TypedDict):
     """Whether an agent answers."""
 
     name: Stated
+    provider: Stated
+    model: str | None
     ok: bool
     status: CheckStatus
     detail: str
@@ -491,6 +550,33 @@ class ChecksDocument(TypedDict):
 
     format: Literal["escalera.checks/1"]
     agents: list[CheckObject]
+
+
+FindingArea = Literal["roles", "configuration", "servers", "claude", "aws", "keys", "embedded", "plugins", "store", "processes"]
+FindingStatus = Literal["works", "ready", "note", "absent", "problem"]
+"""`ready`: everything is there, and it was not contacted; `absent`: not there, which harms nobody by itself."""
+
+
+class FindingObject(TypedDict):
+    """One thing that was looked at; `next` is what to do about it."""
+
+    area: FindingArea
+    name: str
+    status: FindingStatus
+    detail: str
+    next: str | None
+
+
+class DoctorDocument(TypedDict):
+    """`doctor --json`; `ok` where both roles have an agent that can work."""
+
+    format: Literal["escalera.doctor/1"]
+    ok: bool
+    findings: list[FindingObject]
+    user_file: Stated
+    suggestion: str | None
+    """A configuration to start with, in TOML."""
+    written: bool
 
 
 class PluginObject(TypedDict):
@@ -600,6 +686,8 @@ Document = (
     | PerceptDocument
     | AgentsDocument
     | ChecksDocument
+    | DoctorDocument
+    | UsageDocument
     | PluginsDocument
     | SettingsDocument
     | SettingDocument

@@ -58,6 +58,8 @@ def usage_object(usage: Usage) -> UsageObject:
         "cache_write_tokens": usage.cache_write_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
         "cost_usd": usage.cost_usd,
+        "cost_source": usage.cost_source,
+        "cache_in_input": usage.cache_in_input,
     }
 
 

@@ -31,6 +31,9 @@ CONTRACT = {
     "setting ShadowedObject": "source value",
     "sessions": "sessions",
     "agents": "agents",
+    "checks": "agents",
+    "usage": "by usage totals",
+    "usage CostObject": "label usd",
 }
 """Keys that every such document has: they may become more, never fewer (page 6)."""
 

@@ -151,6 +151,9 @@ def _others(run: Run, folder: Path) -> None:
     run("agents check", code=1)
     for command in ("plugins list", "settings list", "paths"):
         run(command)
+    run("doctor", "--server", "http://127.0.0.1:9/v1", code=1)
+    for key in ("agent", "model", "session", "day"):
+        run("usage", "--by", key)
     for path in ("primary", "limits.turn_timeout", "need_expiry_hours"):
         run("settings get", path)
     (folder / "work" / "escalera.toml").write_text('[agents.theirs]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\napi_key = "sk-1"\n')
