@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from typing_extensions import TypedDict
+
 from orchestrator.clock import format_time
 
 
@@ -14,7 +16,15 @@ def idle_deadline(last_used: datetime | None, hours: float) -> datetime | None:
     return last_used + timedelta(hours=hours)
 
 
-def lifetime_fields(expires_at: datetime | None, last_touched: datetime | None, now: datetime) -> dict[str, object]:
+class Lifetime(TypedDict):
+    """The three fields, spelled the same wherever something expires (page 5). A null deadline is none."""
+
+    expiresAt: str | None  # page 5's spelling
+    lastTouched: str | None
+    ttlRemainingMs: int | None
+
+
+def lifetime_fields(expires_at: datetime | None, last_touched: datetime | None, now: datetime) -> Lifetime:
     """`expiresAt`, `lastTouched` (RFC 3339, UTC) and `ttlRemainingMs` (whole milliseconds, never negative, `None` without an end)."""
     remaining = None if expires_at is None else max(0, int((expires_at - now).total_seconds() * 1000))
     return {

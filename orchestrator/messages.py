@@ -85,6 +85,8 @@ def well_formed(text: str) -> str:
     """
     if "\x00" in text:
         text = text.replace("\x00", "\ufffd")
+    if text.isascii():
+        return text
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

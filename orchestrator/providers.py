@@ -242,12 +242,15 @@ Ask = Callable[[Question], Answer]
 # -- the provider ---------------------------------------------------------------------------------
 
 
+CheckStatus = Literal["works", "not_installed", "not_logged_in", "no_credentials", "no_region", "unknown_model", "refused", "quota", "error"]
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """Whether a backend answers, in one word for programs and one line for people."""
 
     ok: bool
-    status: Literal["works", "not_installed", "not_logged_in", "no_credentials", "no_region", "unknown_model", "refused", "quota", "error"]
+    status: CheckStatus
     detail: str = ""
     hint: str | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,11 @@ from orchestrator.cli.checks import check_object, checked_agents, said
 from orchestrator.cli.front import Front
 from orchestrator.errors import EscaleraError
 from orchestrator.providers import CheckResult
+from orchestrator.session import Role
 from orchestrator.settings.agent_config import AgentConfig
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import AgentObject
 
 
 @click.group("agents")
@@ -63,9 +67,9 @@ def _print_checks(front: Front, agents: Sequence[AgentConfig], results: Mapping[
             front.output.say(f"{''.ljust(width)}  next: {result.hint}")
 
 
-def _agent_object(front: Front, name: str) -> dict[str, Any]:
+def _agent_object(front: Front, name: str) -> AgentObject:
     config = front.settings.agent(name)
-    roles = [role for role in ("primary", "escalation") if front.settings.explain(role).value == name]
+    roles = [role for role in Role if front.settings.explain(role).value == name]
     problem: str | None = None
     try:
         front.crew(front.workspace).agent(name)

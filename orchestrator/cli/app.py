@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -91,7 +91,7 @@ root.params.extend(_setting_option(setting) for setting in SETTINGS if setting.f
 
 def run(arguments: Sequence[str]) -> int:
     """The whole program: the exit code of page 6; every failure is one clear message, never a traceback."""
-    wants_json = any(argument in {"--json", "--stream-json"} for argument in _before_prompt(arguments))
+    wanted = _wanted_json(_before_prompt(arguments))
     try:
         result = root.main(args=list(arguments), prog_name="escalera", standalone_mode=False)
     except click.exceptions.Exit as leaving:
@@ -99,9 +99,9 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Abort:
         return 130
     except click.ClickException as error:
-        return _usage(error, wants_json)
+        return _usage(error, wanted)
     except EscaleraError as error:
-        return _failed(error, wants_json)
+        return _failed(error, wanted)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever read us has gone; that is no failure
@@ -110,18 +110,22 @@ def run(arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _wanted_json(arguments: Sequence[str]) -> Literal["document", "lines"] | None:
+    return "lines" if "--stream-json" in arguments else "document" if "--json" in arguments else None
+
+
 def _before_prompt(arguments: Sequence[str]) -> Sequence[str]:
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
-def _usage(error: click.ClickException, wants_json: bool) -> int:
+def _usage(error: click.ClickException, wanted: Literal["document", "lines"] | None) -> int:
     from orchestrator.errors import UsageError
 
     text = error.format_message()
     if isinstance(error, click.NoSuchOption):
         known = error.possibilities or _options_of(error.ctx)
         text = f"no such option {error.option_name!r}{_nearest(error.option_name, known)}"
-    return _failed(UsageError(text[:1].lower() + text[1:].rstrip(".")), wants_json)
+    return _failed(UsageError(text[:1].lower() + text[1:].rstrip(".")), wanted)
 
 
 def _options_of(ctx: click.Context | None) -> list[str]:
@@ -133,10 +137,19 @@ def _nearest(word: str, known: Any) -> str:
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-def _failed(error: EscaleraError, wants_json: bool) -> int:
-    if wants_json:
-        from orchestrator.documents.error import error_document
-
-        Output.print_json(error_document(error))
+def _failed(error: EscaleraError, wanted: Literal["document", "lines"] | None) -> int:
+    if wanted is not None:
+        _print_error(error, as_line=wanted == "lines")
     sys.stderr.write(printable(f"escalera: {error.message}" + (f" ({error.hint})" if error.hint else "")) + "\n")
     return error.exit_code
+
+
+def _print_error(error: EscaleraError, *, as_line: bool) -> None:
+    from orchestrator.documents.error import error_document
+
+    if not as_line:
+        Output.print_json(error_document(error))
+        return
+    from orchestrator.documents.stream import error_line
+
+    Output.print_line(error_line(error_document(error)))

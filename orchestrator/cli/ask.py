@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -15,7 +16,8 @@ from orchestrator.cli.front import Front
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
 from orchestrator.cli.sessions import chosen_session
 from orchestrator.cli.watch import watcher_for
-from orchestrator.providers import Cancel
+from orchestrator.dispatch.turn import Shown
+from orchestrator.providers import Answer, Cancel, Question
 
 
 @click.command("ask")
@@ -53,9 +55,15 @@ def command(
     place = front.workplace(store, chosen.workspace, turn_timeout=None if timeout is None else front.duration(timeout, "--timeout"))
     watcher = watcher_for(front.output, as_json=as_json, stream_json=stream_json)
     cancel = Cancel()
-    asker = AtTerminal(cancel, watcher.quiet) if front.output.interactive else Nobody(watcher.notice)
+    asker = AtTerminal(cancel, watcher.quiet) if front.output.interactive else Nobody(lambda text: watcher.show(Shown("notice", text)))
+
+    def asked(question: Question) -> Answer:
+        watcher.show(Shown("question", question.message, {"mode": question.mode, "requested_schema": dict(question.schema)}))
+        return asker(question)
+
     with _cancelled_by_signals(cancel), watcher:
-        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asker, watch=watcher.show)
+        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=watcher.show)
+    report = replace(report, notices=(*report.notices, *asker.denied))
     document = turn_document(report)
     watcher.finish(report, document)
     if report.error is not None:

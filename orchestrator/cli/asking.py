@@ -19,22 +19,23 @@ POLL = 0.1
 
 
 class Nobody:
-    """Nobody is there to ask: every question is denied at once, said and counted."""
+    """Nobody is there to ask: every question is denied at once, said and kept for the turn document."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self.denied = 0
+        self.denied: list[str] = []
 
     def __call__(self, question: Question) -> Answer:
-        self.denied += 1
-        self._tell(f"denied, since nobody could be asked: {one_line(question.message, 200)}")
+        denial = f"denied, since nobody could be asked: {one_line(question.message, 200)}"
+        self.denied.append(denial)
+        self._tell(denial)
         return Answer("cancel", by="nobody")
 
 
 class AtTerminal:
     """Puts the question on the terminal and reads the answer, for as long as the agent waits for it and the turn runs."""
 
-    denied = 0
+    denied: Sequence[str] = ()
     """What was denied because nobody could be asked."""
 
     def __init__(self, cancel: Cancel, quiet: Callable[[], AbstractContextManager[object]]) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.front import Front
 from orchestrator.errors import AuthFailed, EscaleraError, ModelNotFound, OutOfFunds, PluginError, RateLimited, SecretMissing
@@ -12,6 +11,9 @@ from orchestrator.probes.side_by_side import Answered, side_by_side
 from orchestrator.providers import CheckResult
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.secrets import MASK, secret_texts
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import CheckObject
 
 _SHORTEST_SECRET = 4
 _MOST_SHOWN = 500
@@ -27,9 +29,17 @@ def checked_agents(front: Front, agents: Sequence[AgentConfig], *, seconds: floa
     return {agent.name: _masked(result_of(answers[agent.name], seconds), agent, front.environ) for agent in agents}
 
 
-def check_object(agent: AgentConfig, result: CheckResult) -> dict[str, Any]:
+def check_object(agent: AgentConfig, result: CheckResult) -> CheckObject:
     """A result as documents have it."""
-    return {"name": agent.name, "provider": agent.provider, "model": agent.model} | asdict(result)
+    return {
+        "name": agent.name,
+        "provider": agent.provider,
+        "model": agent.model,
+        "ok": result.ok,
+        "status": result.status,
+        "detail": result.detail,
+        "hint": result.hint,
+    }
 
 
 def said(result: CheckResult) -> str:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from orchestrator.agents import agent_problems
 from orchestrator.cli.checks import checked_agents, said
@@ -25,9 +25,8 @@ from orchestrator.settings.resolution import Settings
 from orchestrator.settings.secrets import SecretRef
 from orchestrator.store import Health, Store
 
-Area = Literal["roles", "configuration", "servers", "claude", "aws", "keys", "embedded", "plugins", "store", "processes"]
-Status = Literal["works", "ready", "note", "absent", "problem"]
-"""`ready`: everything is there, and it was not contacted; `absent`: not there, which harms nobody by itself."""
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import FindingArea, FindingStatus
 
 CHECK_SECONDS = 30.0
 """For reading the whole database."""
@@ -41,9 +40,9 @@ ROLES = ("primary", "escalation")
 class Finding:
     """One thing that was looked at; `next` is what to do about it."""
 
-    area: Area
+    area: FindingArea
     name: str
-    status: Status
+    status: FindingStatus
     detail: str
     next: str | None = None
 
@@ -97,7 +96,7 @@ def _roles(front: Front, settings: Settings | None, survey: Survey) -> Iterator[
             yield Finding("roles", role, "problem", "no agent has this role", f'set {role} = "NAME" in {settings.user_file}, or run `escalera doctor --write`')
         elif name in results:
             result = results[name]
-            status: Status = "works" if result.ok else "problem"
+            status: FindingStatus = "works" if result.ok else "problem"
             yield Finding("roles", role, status, f"{name} ({agents[name].provider}): {_detail(result)}", None if result.ok else result.hint)
         else:
             yield _elsewhere(role, agents[name], front, survey)
@@ -153,7 +152,7 @@ def _configuration(front: Front, settings: Settings | None, problems: Sequence[s
 
 
 def _server(server: Server) -> Finding:
-    status: Mapping[str, Status] = {"works": "works", "no_models": "problem", "needs_key": "note", "other": "note", "absent": "absent"}
+    status: Mapping[str, FindingStatus] = {"works": "works", "no_models": "problem", "needs_key": "note", "other": "note", "absent": "absent"}
     hints = {
         "no_models": "ollama pull qwen2.5-coder" if server.name == "Ollama" else "load a model there",
         "needs_key": 'give its agent an api_key = { env = "NAME" }',
@@ -167,7 +166,7 @@ def _server(server: Server) -> Finding:
 def _claude(front: Front, survey: Survey) -> Iterator[Finding]:
     result = survey.kinds["claude-cli"]
     if result is not None:
-        status: Status = "works" if result.ok else "absent" if result.status == "not_installed" else "problem"
+        status: FindingStatus = "works" if result.ok else "absent" if result.status == "not_installed" else "problem"
         yield Finding("claude", "claude", status, _detail(result), result.hint)
         return
     program = shutil.which("claude", path=front.environ.get("PATH", os.defpath))

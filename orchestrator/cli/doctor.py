@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.diagnosis import Area, Finding, diagnose, read_plugins, read_settings
+from orchestrator.cli.diagnosis import Finding, diagnose, read_plugins, read_settings
 from orchestrator.cli.front import Front
 from orchestrator.cli.survey import survey
 from orchestrator.errors import ConfigError
 from orchestrator.probes.starting import starting_configuration
 from orchestrator.store.files import make_folder
 
-_TITLES: dict[Area, str] = {
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import DoctorDocument, FindingArea, FindingObject
+
+_TITLES: dict[FindingArea, str] = {
     "roles": "Who answers",
     "configuration": "Configuration",
     "servers": "Model servers on this machine",
@@ -98,15 +100,19 @@ def _placed(name: str, path: Path) -> bool:
     return True
 
 
-def _document(findings: Sequence[Finding], *, ok: bool, suggestion: str | None, file: Path, written: bool) -> dict[str, Any]:
+def _document(findings: Sequence[Finding], *, ok: bool, suggestion: str | None, file: Path, written: bool) -> DoctorDocument:
     return {
         "format": "escalera.doctor/1",
         "ok": ok,
-        "findings": [asdict(finding) for finding in findings],
+        "findings": [_finding_object(finding) for finding in findings],
         "user_file": str(file),
         "suggestion": suggestion,
         "written": written,
     }
+
+
+def _finding_object(finding: Finding) -> FindingObject:
+    return {"area": finding.area, "name": finding.name, "status": finding.status, "detail": finding.detail, "next": finding.next}
 
 
 def _print(front: Front, findings: Sequence[Finding], *, ok: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +12,9 @@ from orchestrator.errors import NotFound, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.percepts import MAX_CONTENT, Percept
 from orchestrator.store import Store
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import PerceptObject
 
 CORE_WEIGHT = 100
 """What a fact weighs that the user asked to keep (page 4)."""
@@ -33,7 +36,7 @@ def list_(front: Front, ref: str | None, as_json: bool) -> None:
     store = front.store(read_only=True)
     percepts = store.percepts(session=_session(front, store, ref))
     if as_json:
-        front.output.print_json({"format": "escalera.percepts/1", "percepts": [percept_object(percept) for percept in percepts]})
+        front.output.print_json({"format": "escalera.percepts/1", "percepts": [_percept_object(percept) for percept in percepts]})
         return
     for percept in percepts:
         marks = [percept.scope, *(["core"] if percept.core else []), *([f"for {percept.consumer}"] if percept.consumer != "all" else [])]
@@ -68,7 +71,7 @@ def learn(front: Front, text: tuple[str, ...], consumer: str, as_json: bool) -> 
     )
     standing, stored = front.store().learn(percept)
     if as_json:
-        front.output.print_json({"format": "escalera.percept/1"} | percept_object(standing) | {"stored": stored})
+        front.output.print_json({"format": "escalera.percept/1", **_percept_object(standing), "stored": stored})
     else:
         front.output.say(f"{'remembered' if stored else 'known already, and now weighs more'}: {standing.id[:8]}  {standing.content}")
 
@@ -81,7 +84,7 @@ def forget(front: Front, ref: str, as_json: bool) -> None:
     """Take a fact out of the memory, by its id or the beginning of one; it is kept in the archive."""
     percept = front.store().forget(ref)
     if as_json:
-        front.output.print_json({"format": "escalera.percept/1"} | percept_object(percept))
+        front.output.print_json({"format": "escalera.percept/1", **_percept_object(percept), "stored": None})
     else:
         front.output.say(f"forgotten: {percept.id[:8]}  {percept.content}")
 
@@ -95,8 +98,7 @@ def _session(front: Front, store: Store, ref: str | None) -> str | None:
         return None
 
 
-def percept_object(percept: Percept) -> dict[str, Any]:
-    """A percept under the names of page 4."""
+def _percept_object(percept: Percept) -> PerceptObject:
     return {
         "id": percept.id,
         "content": percept.content,
@@ -109,6 +111,7 @@ def percept_object(percept: Percept) -> dict[str, Any]:
         "consumer": percept.consumer,
         "subject": percept.subject,
         "trust": percept.trust,
+        "source": None if percept.source is None else dict(percept.source),
         "idle_seconds": percept.idle_seconds,
         "created_at": None if percept.created_at is None else format_time(percept.created_at),
         "updated_at": None if percept.updated_at is None else format_time(percept.updated_at),

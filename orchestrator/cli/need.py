@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.sessions import chosen_session, held_session
+from orchestrator.clock import format_time
 from orchestrator.errors import NotFound, UsageError
-from orchestrator.lifetimes import idle_deadline, lifetime_fields
 from orchestrator.messages import well_formed
-from orchestrator.session import Session, TurnLog, need_label, set_need
+from orchestrator.session import Session, TurnLog, set_need
 from orchestrator.standing import Standing, cleared_need, restorable_need, standing
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import NeedDocument
 
 session_option = click.option("--session", "ref", metavar="REF", help="An id, the beginning of one, or a name; else the newest.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
@@ -103,22 +106,15 @@ def _print(front: Front, session: Session, log: TurnLog, as_json: bool) -> None:
         front.output.say(f"the last one, {last['text']!r}, was {last['reason']} at {last['cleared_at']}; `escalera need restore` brings it back")
 
 
-def need_document(front: Front, session: Session, log: TurnLog) -> dict[str, Any]:
+def need_document(front: Front, session: Session, log: TurnLog) -> NeedDocument:
     """The need with its status, label and lifetime, and the last one."""
-    from orchestrator.clock import format_time
+    from orchestrator.documents.need import need_fields
 
     stand = _standing(front, session, log)
-    need, last, now = stand.shown_need, stand.session.last_need, front.clock.now()
-    document: dict[str, Any] = {
+    last = stand.session.last_need
+    return {
         "format": "escalera.need/1",
         "session": session.id,
-        "text": None if need is None else need.text,
-        "status": stand.need_status,
-        "label": need_label(need, log.next_index) if need is not None and stand.need_status == "set" else None,
-        "turn_index": None if need is None else need.turn_index,
-        "source": None if need is None else need.source,
+        **need_fields(stand.shown_need, stand.need_status, pending=log.next_index, expiry_hours=front.expiry.need_hours, now=front.clock.now()),
+        "last_need": None if last is None else {"text": last.need.text, "reason": last.reason, "cleared_at": format_time(last.cleared_at)},
     }
-    updated = None if need is None else need.updated_at
-    document |= lifetime_fields(idle_deadline(updated, front.expiry.need_hours), updated, now)
-    document["last_need"] = None if last is None else {"text": last.need.text, "reason": last.reason, "cleared_at": format_time(last.cleared_at)}
-    return document

@@ -6,9 +6,13 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from orchestrator.terminal import clean
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import Document, StreamLine
+    from orchestrator.documents.session import SessionDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,14 @@ class Output:
         return cls(interactive=terminal and sys.stdin.isatty() and not no_input, color=wanted and not plain, plain=plain or dumb)
 
     @staticmethod
-    def print_json(document: Mapping[str, Any], *, line: bool = False) -> None:
-        """One document; as one line where a stream of them is printed."""
-        write(sys.stdout, json.dumps(document, ensure_ascii=False, indent=None if line else 2) + "\n")
+    def print_json(document: Document | SessionDocument) -> None:
+        """One document."""
+        write(sys.stdout, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+
+    @staticmethod
+    def print_line(line: StreamLine) -> None:
+        """One line of a stream."""
+        write(sys.stdout, json.dumps(line, ensure_ascii=False) + "\n")
 
     @staticmethod
     def say(text: str = "") -> None:

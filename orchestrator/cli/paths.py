@@ -12,9 +12,11 @@ from orchestrator.cli.front import Front
 @click.pass_obj
 def command(front: Front, as_json: bool) -> None:
     """The folders for configuration, data, state and cache; nothing is made by asking."""
-    paths = {name: str(getattr(front.paths, name)) for name in ("config", "data", "state", "cache")}
+    paths = front.paths
     if as_json:
-        front.output.print_json({"format": "escalera.paths/1"} | paths)
+        front.output.print_json(
+            {"format": "escalera.paths/1", "config": str(paths.config), "data": str(paths.data), "state": str(paths.state), "cache": str(paths.cache)}
+        )
         return
-    for name, path in paths.items():
-        front.output.say(f"{name:7}{path}")
+    for name in ("config", "data", "state", "cache"):
+        front.output.say(f"{name:7}{getattr(paths, name)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from orchestrator.cli.sessions import fresh_session, read_session
 from orchestrator.clock import parse_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.percepts import Percept
-from orchestrator.planning import Plan, Wish, plan_turn
+from orchestrator.planning import NEW, Plan, Wish, plan_turn
 from orchestrator.session import Session, TurnList, TurnLog
 
 EXAMPLE = "…"
@@ -68,7 +69,7 @@ def _from_file(front: Front, path: Path) -> tuple[Session, TurnLog, tuple[Percep
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"--session-file: cannot read {path}: {error.strerror}") from error
-    session, turns = read_session(front, data, str(path), new_id=lambda: "<new>", new_nonce=lambda: "<new>")
+    session, turns = read_session(front, data, str(path), new_id=lambda: NEW, new_nonce=lambda: NEW)
     return session, TurnList(turns), ()
 
 
@@ -79,7 +80,7 @@ def _from_store(front: Front, ref: str | None) -> tuple[Session, TurnLog, tuple[
     except NotFound:
         if ref is not None:
             raise
-        return fresh_session(front), TurnList(()), tuple(store.percepts())
+        return replace(fresh_session(front), id=NEW, nonce=NEW), TurnList(()), tuple(store.percepts())
     return session, store.log(session.id), tuple(store.percepts(session=session.id))
 
 

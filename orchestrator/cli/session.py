@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,8 +17,12 @@ from orchestrator.cli.output import write
 from orchestrator.cli.sessions import held_session, read_session
 from orchestrator.clock import format_time
 from orchestrator.errors import EscaleraError, NotFound, UsageError
-from orchestrator.session import Outcome, Session, Turn, TurnLog
-from orchestrator.store import SessionSummary, Store
+from orchestrator.session import Outcome, Session, State, Turn, TurnLog
+from orchestrator.store import SearchHit, SessionSummary, Store
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import HitObject, SessionObject
+    from orchestrator.documents.session import SessionDocument
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
 all_option = click.option("--all-workspaces", "everywhere", is_flag=True, help="Not only this directory's.")
@@ -75,7 +79,7 @@ def search(front: Front, text: tuple[str, ...], everywhere: bool, as_json: bool)
     """Turns that hold all these words, the best first."""
     hits = _searchable(front).search(" ".join(text), None if everywhere else front.workspace)
     if as_json:
-        front.output.print_json({"format": "escalera.hits/1", "hits": [asdict(hit) for hit in hits]})
+        front.output.print_json({"format": "escalera.hits/1", "hits": [_hit_object(hit) for hit in hits]})
         return
     for hit in hits:
         front.output.say(f"{hit.session[:8]}  turn {hit.turn}  {' '.join(hit.snippet.split())}")
@@ -184,13 +188,7 @@ def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     session = store.find(ref, front.workspace)
     kept = None if purge else _keep(front, session, _all_turns(store.log(session.id)))
     store.drop(session.id)
-    _done(
-        front,
-        session,
-        f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""),
-        as_json,
-        {"export": None if kept is None else str(kept)},
-    )
+    _done(front, session, f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""), as_json, export=kept)
 
 
 def _keep(front: Front, session: Session, turns: Sequence[Turn]) -> Path:
@@ -232,18 +230,30 @@ def _all_turns(log: TurnLog) -> tuple[Turn, ...]:
     return tuple(reversed(list(log.newest_first(outcomes=None))))
 
 
-def _done(front: Front, session: Session, text: str, as_json: bool, more: dict[str, Any] | None = None) -> None:
-    if as_json:
-        front.output.print_json({"format": "escalera.session-ref/1", "id": session.id, "name": session.name, "workspace": session.workspace} | (more or {}))
-    else:
+def _done(front: Front, session: Session, text: str, as_json: bool, *, export: Path | None = None) -> None:
+    if not as_json:
         front.output.say(text)
+        return
+    kept = None if export is None else str(export)
+    front.output.print_json({"format": "escalera.session-ref/1", "id": session.id, "name": session.name, "workspace": session.workspace, "export": kept})
 
 
-def _summary_object(summary: SessionSummary) -> dict[str, Any]:
-    fields = asdict(summary)
-    for moment in ("created_at", "updated_at"):
-        fields[moment] = None if fields[moment] is None else format_time(fields[moment])
-    return fields
+def _hit_object(hit: SearchHit) -> HitObject:
+    return {"session": hit.session, "name": hit.name, "workspace": hit.workspace, "turn": hit.turn, "snippet": hit.snippet}
+
+
+def _summary_object(summary: SessionSummary) -> SessionObject:
+    return {
+        "id": summary.id,
+        "name": summary.name,
+        "workspace": summary.workspace,
+        "created_at": None if summary.created_at is None else format_time(summary.created_at),
+        "updated_at": None if summary.updated_at is None else format_time(summary.updated_at),
+        "state": State(summary.state),
+        "turns": summary.turns,
+        "need": summary.need,
+        "in_use": summary.in_use,
+    }
 
 
 def _summary_line(summary: SessionSummary, everywhere: bool) -> str:
@@ -254,11 +264,11 @@ def _summary_line(summary: SessionSummary, everywhere: bool) -> str:
     return (f"{line}  {summary.workspace}" if everywhere else line).rstrip()
 
 
-def _shown_document(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -> dict[str, Any]:
+def _shown_document(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -> SessionDocument:
     """The session document with the need as it stands now."""
-    from orchestrator.documents.session import session_document
+    from orchestrator.documents.session import SessionDocument, session_document
 
-    return session_document(session, turns) | {"need_now": need_document(front, session, log)}
+    return SessionDocument({**session_document(session, turns), "need_now": need_document(front, session, log)})
 
 
 def _show(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -> None:

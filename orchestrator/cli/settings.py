@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.cli.front import Front
 from orchestrator.settings.resolution import Explained
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import SettingObject
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
 
@@ -25,7 +27,7 @@ def list_(front: Front, as_json: bool) -> None:
     """All of them, with value and source."""
     settings = front.settings.all()
     if as_json:
-        front.output.print_json({"format": "escalera.settings/1", "settings": [setting_object(setting) for setting in settings]})
+        front.output.print_json({"format": "escalera.settings/1", "settings": [_setting_object(setting) for setting in settings]})
         return
     for setting in settings:
         front.output.say(f"{setting.path} = {_written(setting.value)}  [{setting.source}]  {setting.help}")
@@ -39,7 +41,7 @@ def get(front: Front, path: str, as_json: bool) -> None:
     """One of them: value, default, source, and what it shadows."""
     setting = front.settings.explain(path)
     if as_json:
-        front.output.print_json({"format": "escalera.setting/1"} | setting_object(setting))
+        front.output.print_json({"format": "escalera.setting/1", **_setting_object(setting)})
         return
     front.output.say(f"{setting.path} = {_written(setting.value)}  [{setting.source}]")
     for source, value in setting.shadowed:
@@ -51,9 +53,19 @@ def get(front: Front, path: str, as_json: bool) -> None:
             front.output.say(f"  {way}")
 
 
-def setting_object(setting: Explained) -> dict[str, Any]:
-    """A setting under the names of page 6."""
-    return asdict(setting) | {"shadowed": [{"source": source, "value": value} for source, value in setting.shadowed]}
+def _setting_object(setting: Explained) -> SettingObject:
+    return {
+        "path": setting.path,
+        "value": setting.value,
+        "default": setting.default,
+        "source": setting.source,
+        "shadowed": [{"source": source, "value": value} for source, value in setting.shadowed],
+        "type": setting.type,
+        "unit": setting.unit,
+        "help": setting.help,
+        "flag": setting.flag,
+        "env": setting.env,
+    }
 
 
 def _written(value: object) -> str:

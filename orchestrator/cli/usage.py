@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import click
 
@@ -14,6 +14,9 @@ from orchestrator.errors import UsageError
 from orchestrator.spending import Cost, Spending, spent, total
 from orchestrator.store import UsageKey
 from orchestrator.terminal import clean
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import UsageDocument, UsageFigures, UsageRow
 
 _LABELS = {
     "billed": "what the provider charged",
@@ -30,7 +33,7 @@ _LABELS = {
 @click.option("--since", metavar="TIME", help="Only turns since then: a day, a time, or how long ago, as in 7d.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @click.pass_obj
-def command(front: Front, by: str, ref: str | None, all_workspaces: bool, since: str | None, as_json: bool) -> None:
+def command(front: Front, by: UsageKey, ref: str | None, all_workspaces: bool, since: str | None, as_json: bool) -> None:
     """Tokens, cache shares and cost.
 
     Turns that failed or were cancelled count as well. Each cost says where it comes from: billed by the provider, reported by
@@ -43,7 +46,7 @@ def command(front: Front, by: str, ref: str | None, all_workspaces: bool, since:
     store = front.store(read_only=True)
     session = None if ref is None else store.find(ref, front.workspace).id
     workspace = None if all_workspaces or session is not None else front.workspace
-    sums = store.usage(cast("UsageKey", by), workspace=workspace, session=session, since=begin)
+    sums = store.usage(by, workspace=workspace, session=session, since=begin)
     rows, whole = spent(sums, prices), total(sums, prices)
     if by == "day":
         rows.sort(key=lambda row: row.key or "")
@@ -53,13 +56,16 @@ def command(front: Front, by: str, ref: str | None, all_workspaces: bool, since:
     _print(front, by, rows, whole)
 
 
-def usage_document(by: str, rows: Sequence[Spending], whole: Spending) -> dict[str, Any]:
+def usage_document(by: UsageKey, rows: Sequence[Spending], whole: Spending) -> UsageDocument:
     """The document: one object for each key, and the totals."""
-    usage = [{by: row.key} | ({"name": row.name} if by == "session" else {}) | _object(row) for row in rows]
-    return {"format": "escalera.usage/1", "by": by, "usage": usage, "totals": _object(whole)}
+    return {"format": "escalera.usage/1", "by": by, "usage": [_row(by, row) for row in rows], "totals": _figures(whole)}
 
 
-def _object(row: Spending) -> dict[str, Any]:
+def _row(by: UsageKey, row: Spending) -> UsageRow:
+    return cast("UsageRow", {by: row.key, **({"name": row.name} if by == "session" else {}), **_figures(row)})
+
+
+def _figures(row: Spending) -> UsageFigures:
     return {
         "turns": row.turns,
         "input_tokens": row.input_tokens,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from orchestrator.cli.output import Output, write
 from orchestrator.dispatch.turn import Shown
+from orchestrator.documents.stream import stream_line, turn_line
 from orchestrator.escalation import Report
 from orchestrator.terminal import clean
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import TurnDocument
 
 
 def watcher_for(output: Output, *, as_json: bool, stream_json: bool) -> Watcher:
@@ -51,14 +55,14 @@ class Watcher:
         """Keep off the terminal for a while, since the human is asked something."""
         yield
 
-    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
+    def finish(self, report: Report, document: TurnDocument) -> None:
         """The turn has ended."""
 
 
 class _Document(Watcher):
     """The turn document alone."""
 
-    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
+    def finish(self, report: Report, document: TurnDocument) -> None:
         self._output.print_json(document)
 
 
@@ -70,18 +74,17 @@ class _Lines(Watcher):
         self._first = True
 
     def show(self, shown: Shown) -> None:
-        line: dict[str, Any] = {"format": "escalera.stream/1"} if self._first else {}
+        self._output.print_line(stream_line(shown, first=self._first))
         self._first = False
-        self._output.print_json(line | {"type": shown.type} | ({"text": shown.text} if shown.text else {}) | shown.data, line=True)
 
-    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
-        self._output.print_json({"type": "turn"} | dict(document), line=True)
+    def finish(self, report: Report, document: TurnDocument) -> None:
+        self._output.print_line(turn_line(document))
 
 
 class _Plain(Watcher):
     """The answer when it is final: what is withdrawn on the way is never printed."""
 
-    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
+    def finish(self, report: Report, document: TurnDocument) -> None:
         for notice in report.notices:
             self.notice(notice)
         text = document["answer"] or document["partial"] or ""
@@ -129,7 +132,7 @@ class _Live(Watcher):
         self._status.stop()
         yield
 
-    def finish(self, report: Report, document: Mapping[str, Any]) -> None:
+    def finish(self, report: Report, document: TurnDocument) -> None:
         if self._printed:
             write(sys.stdout, "\n")
         for notice in report.notices:

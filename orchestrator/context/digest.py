@@ -178,10 +178,11 @@ class _Teller:
         return f'{_heading(turn)} attempted "{self._short(prompt, 120)}", {turn.outcome.value}{self._short(error, MAX_SENT_LINE)}'
 
     def _sent_line(self, turn: Turn, prompt: str) -> str:
-        frame = f'{_heading(turn)} asked "", said ""'
-        asked = self._short(prompt, (MAX_SENT_LINE - len(frame)) // 2)
-        said = self._short(turn.answer, MAX_SENT_LINE - len(frame) - len(asked))
-        return f'{_heading(turn)} asked "{asked}", said "{said}"'
+        heading = _heading(turn)
+        room = MAX_SENT_LINE - len(f'{heading} asked "", said ""')
+        asked = self._short(prompt, room // 2)
+        said = self._short(turn.answer, room - len(asked))
+        return f'{heading} asked "{asked}", said "{said}"'
 
     def _short(self, text: str, limit: int) -> str:
         """The head of a text, on one line."""

@@ -192,3 +192,4 @@ class SessionShape(_Shape):
     external_sessions: list[ExternalSessionShape] = []
     nonce: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
     turns: list[TurnShape]
+    need_now: Any = Field(default=None, description="the need document at the time of `session show`; passed over when the document is read")

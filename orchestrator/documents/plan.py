@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
+from orchestrator.documents.need import need_fields
 from orchestrator.documents.turn import reasons
-from orchestrator.lifetimes import idle_deadline, lifetime_fields
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall
 from orchestrator.planning import Expiry, Plan
-from orchestrator.session import need_label
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import MessageObject, NeedFields, PartObject, PlanDocument
 
 
-def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> dict[str, Any]:
+def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> PlanDocument:
     """The plan as `plan --json` prints it. Opens and sends nothing: `delivery` is what the provider would send."""
+    parts = plan.budget.parts
     return {
         "format": "escalera.plan/1",
         "session": plan.standing.session.id,
         "turn": plan.index,
-        "role": plan.route.role.value,
+        "role": plan.route.role,
         "agent": plan.agent.name,
         "provider": plan.agent.kind,
-        "mode": None if plan.mode is None else plan.mode.value,
+        "mode": plan.mode,
         "reasons": reasons(plan.reasons),
         "routing": reasons(plan.route.reasons),
-        "state": plan.standing.session.state.value,
-        "need": need_object(plan, expiry=expiry, now=now),
+        "state": plan.standing.session.state,
+        "need": _need(plan, expiry, now),
         "system": [{"name": block.name, "chars": len(block.text), "text": block.text} for block in plan.texts.blocks],
         "history": {
             "scope": plan.scope.name,
             "sent": list(plan.fitted.sent),
             "shortened": list(plan.fitted.shortened),
             "dropped": [{"turn": turn, "why": why} for turn, why in plan.fitted.dropped],
-            "messages": [message_object(message) for message in plan.request.messages],
+            "messages": [_message(message) for message in plan.request.messages],
         },
         "percepts": {
             "sent": [percept.id for percept in plan.chosen.sent],
@@ -40,7 +43,14 @@ def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> dict[str, Any
         },
         "budget": {
             "limit_chars": plan.budget.limit_chars,
-            "parts": dict(plan.budget.parts),
+            "parts": {
+                "system": parts["system"],
+                "orientation": parts["orientation"],
+                "percepts": parts["percepts"],
+                "tools": parts["tools"],
+                "prompt": parts["prompt"],
+                "history": parts["history"],
+            },
             "total_chars": plan.budget.total_chars,
             "tokens_estimate": plan.budget.tokens_estimate,
         },
@@ -49,25 +59,18 @@ def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> dict[str, Any
     }
 
 
-def need_object(plan: Plan, *, expiry: Expiry, now: datetime) -> dict[str, Any]:
-    """The need with its status; the text of one that was cleared is kept (page 6)."""
+def _need(plan: Plan, expiry: Expiry, now: datetime) -> NeedFields:
     shown = plan.need or plan.standing.shown_need
     status = "set" if plan.need is not None else plan.standing.need_status
-    fields: dict[str, Any] = {"text": None if shown is None else shown.text, "status": status, "label": None}
-    if shown is None:
-        return fields | lifetime_fields(None, None, now)
-    if status == "set":
-        fields["label"] = need_label(shown, plan.index)
-    fields |= {"turn_index": shown.turn_index, "source": shown.source}
-    return fields | lifetime_fields(idle_deadline(shown.updated_at, expiry.need_hours), shown.updated_at, now)
+    return need_fields(shown, status, pending=plan.index, expiry_hours=expiry.need_hours, now=now)
 
 
-def message_object(message: Message) -> dict[str, Any]:
+def _message(message: Message) -> MessageObject:
     """A message by role and parts, in the form that belongs to no provider."""
-    return {"role": message.role, "parts": [part_object(part) for part in message.parts]}
+    return {"role": message.role, "parts": [_part(part) for part in message.parts]}
 
 
-def part_object(part: Part) -> dict[str, Any]:
+def _part(part: Part) -> PartObject:
     """A part under the names of page 6's steps."""
     match part:
         case Text(text):

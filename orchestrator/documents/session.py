@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NewType, NoReturn
 
 from orchestrator.clock import format_time
 from orchestrator.documents.json_text import MAX_DEPTH
@@ -23,14 +23,16 @@ if TYPE_CHECKING:  # pydantic is imported where a document is read, so that writ
 FORMAT = "escalera.session/1"
 
 Document = dict[str, Any]  # what `json.dumps` takes
+SessionDocument = NewType("SessionDocument", Document)
+"""A whole one; `models` declares it."""
 
 
 # -- a session as a document ---------------------------------------------------------------------
 
 
-def session_document(session: Session, turns: Sequence[Turn]) -> Document:
+def session_document(session: Session, turns: Sequence[Turn]) -> SessionDocument:
     """The session in the shape of page 6, and one key more, `updated_at`."""
-    return {
+    document = {
         "format": FORMAT,
         "id": session.id,
         "name": session.name,
@@ -45,6 +47,7 @@ def session_document(session: Session, turns: Sequence[Turn]) -> Document:
         "nonce": session.nonce,
         "turns": [_turn_document(turn) for turn in turns],
     }
+    return SessionDocument(document)
 
 
 def _time(moment: datetime | None) -> str | None:

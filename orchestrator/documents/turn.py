@@ -3,41 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from orchestrator.documents.error import error_object
 from orchestrator.escalation import Report
-from orchestrator.session import Outcome, Reason
+from orchestrator.messages import Usage
+from orchestrator.modes import Mode
+from orchestrator.session import TOLD, Reason
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import ReasonObject, TurnDocument, UsageObject
 
 
-def turn_document(report: Report) -> dict[str, Any]:
+def turn_document(report: Report) -> TurnDocument:
     """The report of a turn as `ask --json` prints it."""
     turn, plan = report.turn, report.plan
-    conversation = plan.request.conversation
+    told = turn.outcome in TOLD
     return {
         "format": "escalera.turn/1",
         "session": report.session.id,
         "turn": turn.index,
-        "role": turn.role.value,
+        "role": turn.role,
         "agent": turn.agent,
-        "mode": turn.mode,
+        "mode": None if turn.mode is None else Mode(turn.mode),
         "reasons": reasons(turn.reasons),
         "routing": reasons(plan.route.reasons),
-        "outcome": turn.outcome.value,
-        "answer": turn.answer if turn.outcome in (Outcome.COMPLETED, Outcome.ESCALATED) else None,
-        "partial": turn.answer if turn.outcome not in (Outcome.COMPLETED, Outcome.ESCALATED) else None,
-        "state": report.session.state.value,
-        "usage": None if turn.usage is None else asdict(turn.usage),
+        "outcome": turn.outcome,
+        "answer": turn.answer if told else None,
+        "partial": None if told else turn.answer,
+        "state": report.session.state,
+        "usage": None if turn.usage is None else usage_object(turn.usage),
         "model_requested": turn.model_requested,
         "model_served": turn.model_served,
-        "external_session": None if conversation is None else conversation.id,
+        "external_session": _external_session(report),
         "notices": list(report.notices),
         "error": None if report.error is None else error_object(report.error),
         "escalated_from": report.escalated_from,
     }
 
 
-def reasons(given: Sequence[Reason]) -> list[dict[str, str]]:
+def _external_session(report: Report) -> str | None:
+    """The conversation that the agent keeps after this turn; while it has none to go on with, the one that was begun."""
+    kept = (known.id for known in report.session.external_sessions if (known.agent, known.workspace) == (report.turn.agent, report.plan.workspace))
+    begun = report.plan.request.conversation
+    return next(kept, None if begun is None else begun.id)
+
+
+def usage_object(usage: Usage) -> UsageObject:
+    """Tokens and cost; what is not known is null."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cost_usd": usage.cost_usd,
+        "cost_source": usage.cost_source,
+        "cache_in_input": usage.cache_in_input,
+    }
+
+
+def reasons(given: Sequence[Reason]) -> list[ReasonObject]:
     """Reasons as documents show them."""
     return [{"rule": reason.rule, "detail": reason.detail} for reason in given]

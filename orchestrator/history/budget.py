@@ -75,7 +75,7 @@ def require_room(parts: Mapping[PartName, int], limit: int | None, agent: str) -
 
 def measure(messages: Iterable[Message]) -> int:
     """The size of messages in code points, with the overhead of each part; exactly additive."""
-    return sum(measure_part(part) for message in messages for part in message.parts)
+    return sum([measure_part(part) for message in messages for part in message.parts])
 
 
 def measure_part(part: Part) -> int:

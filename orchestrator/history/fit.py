@@ -183,7 +183,7 @@ class _Weighed:
 def _weigh(unit: Unit, viewer: Viewer, profile: WireProfile) -> _Weighed:
     unit = tidy_unit(unit, viewer)
     messages = settle(show_unit(unit, viewer), profile)
-    savings = tuple(_saving(part) for turn in unit.turns for part in turn.steps if isinstance(part, ToolResult))
+    savings = tuple([_saving(part) for turn in unit.turns for part in turn.steps if isinstance(part, ToolResult)])
     return _Weighed(unit, messages, measure(messages), savings)
 
 

@@ -61,7 +61,8 @@ def show_unit(unit: Unit, viewer: Viewer, *, skip: int = 0) -> tuple[Message, ..
     work, skip = _seen(first, skip, own=_is_own(first, viewer) and not unit.pending)
     if unit.pending:
         return work
-    prompt = () if unit.prompt is None else (Message("user", (Text(unit.prompt),)),)
+    text = unit.prompt
+    prompt = () if text is None else (Message("user", (Text(text),)),)
     if not later:
         return prompt + work
     answer, _ = _seen(later[0], skip, own=_is_own(later[0], viewer))
@@ -176,8 +177,8 @@ def _label(name: str) -> str:
 
 def tidy_unit(unit: Unit, viewer: Viewer) -> Unit:
     """The unit with texts that can be sent, and without what is bound to another agent or model."""
-    turns = tuple(_tidy_turn(turn, viewer) for turn in unit.turns)
-    return unit if all(new is old for new, old in zip(turns, unit.turns, strict=True)) else replace(unit, turns=turns)
+    turns = tuple([_tidy_turn(turn, viewer) for turn in unit.turns])
+    return unit if turns == unit.turns else replace(unit, turns=turns)
 
 
 def _tidy_turn(turn: Turn, viewer: Viewer) -> Turn:
@@ -185,9 +186,8 @@ def _tidy_turn(turn: Turn, viewer: Viewer) -> Turn:
     own = _is_own(turn, viewer)
     bound = own and viewer.model is not None and viewer.model == (turn.model_served or turn.model_requested)
     steps = [_tidy_part(part, viewer, own=own, bound=bound) for part in turn.steps]
-    if prompt is turn.prompt and all(new is old for new, old in zip(steps, turn.steps, strict=True)):
-        return turn
-    return replace(turn, prompt=prompt, steps=tuple(step for step in steps if step is not None))
+    kept = tuple([step for step in steps if step is not None])
+    return turn if prompt == turn.prompt and kept == turn.steps else replace(turn, prompt=prompt, steps=kept)
 
 
 def _tidy_part(part: Part, viewer: Viewer, *, own: bool, bound: bool) -> Part | None:

@@ -442,12 +442,12 @@ def test_gaps_in_the_indexes_are_not_reported() -> None:
 
 def test_a_huge_newest_turn_is_fitted_in_bounded_time() -> None:
     turn = tool_turn(0, *([200] * 3000))
-    start = time.perf_counter()
+    start = time.process_time()
 
     result = fitted([turn], 20_000, CLAUDE)
 
     assert 0 < result.chars <= 20_000
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 class CountingLog(TurnList):

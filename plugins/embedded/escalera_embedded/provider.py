@@ -15,6 +15,9 @@ from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, Chec
 
 _NOT_STARTED = "http://127.0.0.1:<port>/v1"
 _SEED = 7
+_AGAINST_LOOPS = {"repeat_penalty": 1.08, "repeat_last_n": 256}
+"""Without it every second long answer of so small a model ends in one sentence over and over. The window is longer than an answer; a stronger
+penalty keeps it from words that it needs."""
 
 
 class EmbeddedProvider:
@@ -68,7 +71,7 @@ class EmbeddedProvider:
             models_url=f"{url}/models",
             model=self.model,
             api_key=SecretStr(running.key if running is not None else "not-started"),
-            fields={"temperature": self._options.temperature, "seed": _SEED, "max_tokens": self._output_limit(request)},
+            fields={"temperature": self._options.temperature, "seed": _SEED, "max_tokens": self._output_limit(request), **_AGAINST_LOOPS},
         )
         return OpenAIProvider(endpoint, self.capabilities)
 

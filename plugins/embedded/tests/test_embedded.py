@@ -78,6 +78,14 @@ def test_the_same_question_gets_the_same_answer_and_system_messages_are_read(ser
     assert sizes[1] > sizes[0] + 5
 
 
+def test_a_long_answer_does_not_say_one_sentence_over_and_over(servers: Servers) -> None:
+    events = run(agent(servers), replace(asking("What should I cook tonight?"), max_output_tokens=None))
+    words = "".join(event.text for event in events if isinstance(event, TextDelta)).split()
+    runs = [tuple(words[start : start + 5]) for start in range(len(words) - 4)]
+    assert len(runs) > 20
+    assert len(runs) - len(set(runs)) < len(runs) / 10
+
+
 def test_a_prompt_above_the_window_is_an_overflow_with_both_numbers(servers: Servers) -> None:
     with pytest.raises(ContextOverflow) as raised:
         run(agent(servers), asking("word " * 2000))

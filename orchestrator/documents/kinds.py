@@ -1,0 +1,698 @@
+"""Every JSON document that is printed, declared once (page 6): mypy holds the writers to it, and the JSON Schemas are generated from it.
+
+Nothing imports this module but the type checker and `schemas`, so that a declaration costs no start anything. Keys are the contract of
+page 6: they may be added, never changed or removed. Absent keys are said to be (`NotRequired`); all others always stand there, as null if need be.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from orchestrator.history.fit import Why
+from orchestrator.history.scope import ScopeName
+from orchestrator.lifetimes import Lifetime
+from orchestrator.messages import CostSource
+from orchestrator.modes import Mode
+from orchestrator.providers import CheckStatus
+from orchestrator.session import NeedSource, NeedStatus, Outcome, Role, State
+from orchestrator.spending import CostLabel
+from orchestrator.store import UsageKey
+
+
+class Schema:
+    """JSON Schema keywords that a type has no words for."""
+
+    def __init__(self, **keywords: object) -> None:
+        self._keywords = keywords
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:  # the types are pydantic's, which is not imported here
+        return {**handler(core), **self._keywords}
+
+
+Moment = Annotated[str, Schema(format="date-time", pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
+"""RFC 3339, in UTC."""
+Stated = Annotated[str, Schema(minLength=1)]
+Count = Annotated[int, Schema(minimum=0)]
+Json = dict[str, Any]  # tool arguments, a provider's body, an answer's schema: any JSON object
+
+
+# -- turns ---------------------------------------------------------------------------------------
+
+
+class ReasonObject(TypedDict):
+    """Why a mode or an agent was chosen: a rule's name, and what it saw."""
+
+    rule: Stated
+    detail: str
+
+
+class UsageObject(TypedDict):
+    """Tokens and cost as the provider reported them; what it did not report is null, never 0."""
+
+    input_tokens: Count | None
+    output_tokens: Count | None
+    cache_read_tokens: Count | None
+    cache_write_tokens: Count | None
+    reasoning_tokens: Count | None
+    cost_usd: Annotated[float, Schema(minimum=0)] | None
+    cost_source: CostSource | None
+    cache_in_input: bool
+    """Whether the cached tokens are among the input tokens."""
+
+
+class ErrorObject(TypedDict):
+    """What went wrong. `type` is a class of the error tree; the last five stand where that class has them."""
+
+    type: Annotated[str, Schema(pattern="^[A-Z][A-Za-z]+$")]
+    message: str
+    hint: str | None
+    retryable: bool
+    agent: str | None
+    retry_after: float | None
+    which: NotRequired[Literal["first_byte", "idle", "turn"]]
+    limit: NotRequired[int | None]
+    needed: NotRequired[int | None]
+    parts: NotRequired[dict[str, int]]
+    candidates: NotRequired[list[str]]
+
+
+class TurnFields(TypedDict):
+    """What became of one turn."""
+
+    session: Stated
+    turn: Count
+    role: Role
+    agent: Stated
+    mode: Mode | None
+    """Null for a primary turn."""
+    reasons: list[ReasonObject]
+    routing: list[ReasonObject]
+    """Why this agent has the turn."""
+    outcome: Outcome
+    answer: str | None
+    """Null where the turn was not completed."""
+    partial: str | None
+    """What had come of an answer that was not completed."""
+    state: State
+    usage: UsageObject | None
+    model_requested: str | None
+    model_served: str | None
+    external_session: str | None
+    """The conversation that the agent keeps on its own side."""
+    notices: list[str]
+    error: ErrorObject | None
+    escalated_from: Count | None
+    """The primary turn that handed over."""
+
+
+class TurnDocument(TurnFields):
+    """`ask --json`."""
+
+    format: Literal["escalera.turn/1"]
+
+
+class ErrorDocument(TypedDict):
+    """Any command with `--json` that could not do what it was asked; of `ask` only where no turn came to be."""
+
+    format: Literal["escalera.error/1"]
+    error: ErrorObject
+
+
+# -- the lines of `ask --stream-json` ------------------------------------------------------------
+
+
+class Line(TypedDict):
+    """The first line of a stream names the format."""
+
+    format: NotRequired[Literal["escalera.stream/1"]]
+
+
+class TurnStarted(Line):
+    """A turn was opened: who has it, in which mode."""
+
+    type: Literal["turn_started"]
+    turn: Count
+    role: Role
+    agent: Stated
+    mode: Mode | None
+
+
+class TextEvent(Line):
+    """A piece of the answer, of the model's thoughts, or one notice."""
+
+    type: Literal["text", "reasoning", "notice"]
+    text: Stated
+
+
+class ToolCallEvent(Line):
+    """The agent asks for a tool."""
+
+    type: Literal["tool_call"]
+    id: str
+    name: str
+    arguments: Json
+
+
+class ToolResultEvent(Line):
+    """What the tool gave back for the call with the same id."""
+
+    type: Literal["tool_result"]
+    id: str
+    content: str
+    is_error: bool
+
+
+class QuestionEvent(Line):
+    """The agent wants something from the human."""
+
+    type: Literal["question"]
+    message: str
+    mode: Literal["form", "url", "confirm"]
+    requested_schema: Json
+
+
+class RetryEvent(Line):
+    """The call failed and is made again after `wait` seconds."""
+
+    type: Literal["retry"]
+    text: str
+    error: str
+    wait: Annotated[float, Schema(minimum=0)]
+    attempt: Count
+
+
+class WithdrawnEvent(Line):
+    """All text since the last step is void: the answer is asked for again."""
+
+    type: Literal["withdrawn"]
+
+
+class TurnEvent(TurnFields):
+    """The last line: the turn document."""
+
+    type: Literal["turn"]
+    format: Literal["escalera.turn/1"]
+
+
+class ErrorEvent(TypedDict):
+    """The only line where no turn came to be, or the last one where it broke off: the error document."""
+
+    type: Literal["error"]
+    format: Literal["escalera.error/1"]
+    error: ErrorObject
+
+
+StreamLine = TurnStarted | TextEvent | ToolCallEvent | ToolResultEvent | QuestionEvent | RetryEvent | WithdrawnEvent | TurnEvent | ErrorEvent
+
+
+# -- plans ---------------------------------------------------------------------------------------
+
+
+class NeedFields(Lifetime):
+    """What the user is trying to do now; a need that was cleared keeps its text."""
+
+    text: str | None
+    status: NeedStatus
+    label: Literal["current", "verify"] | None
+    """How a need that is set is told: as it stands, or to be verified."""
+    turn_index: Count | None
+    source: NeedSource | None
+
+
+class BlockObject(TypedDict):
+    """One of the system texts."""
+
+    name: Stated
+    chars: Count
+    text: str
+
+
+class TextPart(TypedDict):
+    """What was said."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ReasoningPart(TypedDict):
+    """What a model thought aloud."""
+
+    type: Literal["reasoning"]
+    text: str
+    model: str | None
+
+
+class ToolCallPart(TypedDict):
+    """A request to run a tool."""
+
+    type: Literal["tool_call"]
+    id: str
+    name: str
+    arguments: Json
+
+
+class ToolResultPart(TypedDict):
+    """What a tool gave back."""
+
+    type: Literal["tool_result"]
+    id: str
+    content: str
+    is_error: bool
+
+
+PartObject = TextPart | ReasoningPart | ToolCallPart | ToolResultPart
+
+
+class MessageObject(TypedDict):
+    """A message in the form that belongs to no provider."""
+
+    role: Literal["system", "user", "assistant"]
+    parts: list[PartObject]
+
+
+class LeftOutTurn(TypedDict):
+    """A turn that is not sent."""
+
+    turn: Count
+    why: Why
+
+
+class HistoryObject(TypedDict):
+    """The history as it is sent; `messages` with the prompt, without the system texts."""
+
+    scope: ScopeName
+    sent: list[Count]
+    shortened: list[Count]
+    """Turns with tool results that were cut down."""
+    dropped: list[LeftOutTurn]
+    messages: list[MessageObject]
+
+
+class WithheldPercept(TypedDict):
+    """A remembered fact that is not told."""
+
+    id: Stated
+    why: Stated
+
+
+class PerceptsObject(TypedDict):
+    """The remembered facts by id."""
+
+    sent: list[Stated]
+    withheld: list[WithheldPercept]
+
+
+class BudgetParts(TypedDict):
+    """The size of each part in characters."""
+
+    system: Count
+    orientation: Count
+    percepts: Count
+    tools: Count
+    prompt: Count
+    history: Count
+
+
+class BudgetObject(TypedDict):
+    """What the turn may take and what it takes; a limit of null is none."""
+
+    limit_chars: Count | None
+    parts: BudgetParts
+    total_chars: Count
+    tokens_estimate: Count
+
+
+Delivery = Annotated[Json, Schema(anyOf=[{"required": ["argv", "stdin"]}, {"required": ["body"]}])]
+"""What the provider would send: `{"argv", "system_prompt_file", "stdin"}` or `{"body"}`; secrets as `***`."""
+
+
+class PlanDocument(TypedDict):
+    """`plan --json`: what the next turn would be and would send."""
+
+    format: Literal["escalera.plan/1"]
+    session: Stated
+    """`<new>` where the real turn would begin one."""
+    turn: Count
+    role: Role
+    agent: Stated
+    provider: Stated
+    mode: Mode | None
+    """Null for a primary turn."""
+    reasons: list[ReasonObject]
+    routing: list[ReasonObject]
+    """Why this agent has the turn."""
+    state: State
+    need: NeedFields
+    system: list[BlockObject]
+    history: HistoryObject
+    percepts: PerceptsObject
+    budget: BudgetObject
+    notices: list[str]
+    delivery: Delivery
+
+
+# -- sessions ------------------------------------------------------------------------------------
+
+
+class SessionObject(TypedDict):
+    """A session as a list shows it."""
+
+    id: Stated
+    name: str | None
+    workspace: Stated
+    created_at: Moment | None
+    updated_at: Moment | None
+    state: State
+    turns: Count
+    need: str | None
+    in_use: bool
+
+
+class SessionsDocument(TypedDict):
+    """`session list --json`, newest first."""
+
+    format: Literal["escalera.sessions/1"]
+    sessions: list[SessionObject]
+
+
+class HitObject(TypedDict):
+    """A turn that was found; the match stands between `[` and `]` in the snippet."""
+
+    session: Stated
+    name: str | None
+    workspace: Stated
+    turn: Count
+    snippet: str
+
+
+class HitsDocument(TypedDict):
+    """`session search --json`, best first."""
+
+    format: Literal["escalera.hits/1"]
+    hits: list[HitObject]
+
+
+class SessionRefDocument(TypedDict):
+    """`session import`, `rename`, `fork` and `drop` with `--json`: the session that was made, changed or removed."""
+
+    format: Literal["escalera.session-ref/1"]
+    id: Stated
+    name: str | None
+    workspace: Stated
+    export: str | None
+    """After `drop`: the file that keeps the session."""
+
+
+class LastNeedObject(TypedDict):
+    """A need that was cleared."""
+
+    text: str
+    reason: Literal["fulfilled", "expired", "cleared"]
+    cleared_at: Moment
+
+
+class NeedDocument(NeedFields):
+    """`need show`, `set`, `clear` and `restore` with `--json`."""
+
+    format: Literal["escalera.need/1"]
+    session: Stated
+    last_need: LastNeedObject | None
+
+
+# -- usage ---------------------------------------------------------------------------------------
+
+
+class CostObject(TypedDict):
+    """What some turns cost, under one label; unknown is null, never 0."""
+
+    label: CostLabel
+    usd: Annotated[float, Schema(minimum=0)] | None
+    turns: Count
+
+
+class UsageFigures(TypedDict):
+    """Tokens and cost of some turns; what nobody reported is null."""
+
+    turns: Count
+    input_tokens: Count | None
+    """All that was sent, with what came from the cache and what went into it."""
+    output_tokens: Count | None
+    cache_read_tokens: Count | None
+    cache_write_tokens: Count | None
+    reasoning_tokens: Count | None
+    cache_read_share: Annotated[float, Schema(minimum=0)] | None
+    cost_usd: Annotated[float, Schema(minimum=0)] | None
+    """The sum of what is known."""
+    cost_label: CostLabel
+    """The least sure label in that sum."""
+    unknown_turns: Count
+    """Turns whose cost nobody knows."""
+    costs: list[CostObject]
+
+
+class UsageRow(UsageFigures):
+    """One agent, model, session or day: the key that `by` names."""
+
+    agent: NotRequired[str | None]
+    model: NotRequired[str | None]
+    session: NotRequired[str | None]
+    name: NotRequired[str | None]
+    """The session's."""
+    day: NotRequired[str | None]
+
+
+class UsageDocument(TypedDict):
+    """`usage --json`."""
+
+    format: Literal["escalera.usage/1"]
+    by: UsageKey
+    usage: list[Annotated[UsageRow, Schema(anyOf=[{"required": keys} for keys in (["agent"], ["model"], ["session", "name"], ["day"])])]]
+    totals: UsageFigures
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+class PerceptObject(TypedDict):
+    """A remembered fact; `weight` in hundredths, a `workspace` of null is everywhere."""
+
+    id: Stated
+    content: Stated
+    weight: Annotated[int, Schema(minimum=0, maximum=100)]
+    core: bool
+    scope: Literal["session", "global"]
+    workspace: str | None
+    session: str | None
+    producer: Literal["user", "primary", "escalation", "system"]
+    consumer: Stated
+    subject: str | None
+    trust: Literal["user", "agent", "tool_output"]
+    source: Json | None
+    """Where it was heard."""
+    idle_seconds: Annotated[float, Schema(minimum=0)]
+    created_at: Moment | None
+    updated_at: Moment | None
+    last_used_at: Moment | None
+
+
+class PerceptsDocument(TypedDict):
+    """`memory list --json`, heaviest first."""
+
+    format: Literal["escalera.percepts/1"]
+    percepts: list[PerceptObject]
+
+
+class PerceptDocument(PerceptObject):
+    """`memory learn` and `forget` with `--json`."""
+
+    format: Literal["escalera.percept/1"]
+    stored: bool | None
+    """After `learn`: false where the fact was known and was reinforced. Null after `forget`."""
+
+
+# -- agents, plugins, settings -------------------------------------------------------------------
+
+
+class AgentObject(TypedDict):
+    """A configured agent; `problem` says why it cannot be asked."""
+
+    name: Stated
+    roles: list[Role]
+    provider: Stated
+    model: str | None
+    source: Stated
+    problem: str | None
+
+
+class AgentsDocument(TypedDict):
+    """`agents list --json`."""
+
+    format: Literal["escalera.agents/1"]
+    agents: list[AgentObject]
+
+
+class CheckObject(TypedDict):
+    """Whether an agent answers."""
+
+    name: Stated
+    provider: Stated
+    model: str | None
+    ok: bool
+    status: CheckStatus
+    detail: str
+    hint: str | None
+
+
+class ChecksDocument(TypedDict):
+    """`agents check --json`."""
+
+    format: Literal["escalera.checks/1"]
+    agents: list[CheckObject]
+
+
+FindingArea = Literal["roles", "configuration", "servers", "claude", "aws", "keys", "embedded", "plugins", "store", "processes"]
+FindingStatus = Literal["works", "ready", "note", "absent", "problem"]
+"""`ready`: everything is there, and it was not contacted; `absent`: not there, which harms nobody by itself."""
+
+
+class FindingObject(TypedDict):
+    """One thing that was looked at; `next` is what to do about it."""
+
+    area: FindingArea
+    name: str
+    status: FindingStatus
+    detail: str
+    next: str | None
+
+
+class DoctorDocument(TypedDict):
+    """`doctor --json`; `ok` where both roles have an agent that can work."""
+
+    format: Literal["escalera.doctor/1"]
+    ok: bool
+    findings: list[FindingObject]
+    user_file: Stated
+    suggestion: str | None
+    """A configuration to start with, in TOML."""
+    written: bool
+
+
+class PluginObject(TypedDict):
+    """An installed plugin; one with a problem may still be loaded."""
+
+    name: Stated
+    distribution: str
+    version: str
+    loaded: bool
+    kinds: list[Stated]
+    problem: str | None
+    blocked: bool
+
+
+class PluginsDocument(TypedDict):
+    """`plugins list --json`."""
+
+    format: Literal["escalera.plugins/1"]
+    plugins: list[PluginObject]
+
+
+class ShadowedObject(TypedDict):
+    """What another source says."""
+
+    source: Stated
+    value: Any
+
+
+class SettingObject(TypedDict):
+    """A setting: durations as text, `unlimited` as that word, secrets as `***`."""
+
+    path: Stated
+    value: Any
+    default: Any
+    source: Annotated[str, Schema(pattern="^(default|file:.+|env:.+|flag|runtime)$")]
+    shadowed: list[ShadowedObject]
+    """What would count without this one, the next first."""
+    type: Stated
+    unit: str | None
+    help: str
+    flag: str | None
+    env: str | None
+
+
+class SettingsDocument(TypedDict):
+    """`settings list --json`."""
+
+    format: Literal["escalera.settings/1"]
+    settings: list[SettingObject]
+
+
+class SettingDocument(SettingObject):
+    """`settings get --json`."""
+
+    format: Literal["escalera.setting/1"]
+
+
+class PathsDocument(TypedDict):
+    """`paths --json`: the four folders."""
+
+    format: Literal["escalera.paths/1"]
+    config: Stated
+    data: Stated
+    state: Stated
+    cache: Stated
+
+
+class EnabledObject(TypedDict):
+    """A key that is ignored until its file is accepted; secrets in the value are masked."""
+
+    path: Stated
+    value: Any
+
+
+class ProjectFileDocument(TypedDict):
+    """`trust --json`: a project file, whether it is accepted now, and what that enables."""
+
+    format: Literal["escalera.project-file/1"]
+    file: Stated
+    accepted: bool
+    enables: list[EnabledObject]
+
+
+class AcceptedFile(TypedDict):
+    """A project file that was accepted, with that content."""
+
+    file: Stated
+    sha256: Stated
+
+
+class TrustedDocument(TypedDict):
+    """`trust --list --json`."""
+
+    format: Literal["escalera.trusted/1"]
+    files: list[AcceptedFile]
+
+
+Document = (
+    TurnDocument
+    | ErrorDocument
+    | PlanDocument
+    | SessionsDocument
+    | HitsDocument
+    | SessionRefDocument
+    | NeedDocument
+    | PerceptsDocument
+    | PerceptDocument
+    | AgentsDocument
+    | ChecksDocument
+    | DoctorDocument
+    | UsageDocument
+    | PluginsDocument
+    | SettingsDocument
+    | SettingDocument
+    | PathsDocument
+    | ProjectFileDocument
+    | TrustedDocument
+)
+"""All of them but the session document, whose declaration (`models`) is also what reads it."""
