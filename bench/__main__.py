@@ -38,10 +38,10 @@ TTL = timedelta(seconds=600)
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=15, help="measurements per figure; the fastest is printed, since whatever else the machine does only adds")
+    parser.add_argument("--runs", type=int, default=15, help="measurements per figure; the median is printed")
     parser.add_argument("--lengths", type=int, nargs="*", default=LENGTHS, help="entries of the history")
     arguments = parser.parse_args()
-    reference = _fastest(_reference, arguments.runs)
+    reference = _median(_reference, arguments.runs)
     print(f"reference operation (a JSON round trip of 100,000 characters): {reference * 1000:.3f} ms; every time is followed by its ratio to it\n")
     header = ("fixture", "entries", "store a turn", "bytes written", "decide", "digests", "fit", "the three", "open to plan")
     print(" | ".join(f"{name:>16}" for name in header))
@@ -87,10 +87,10 @@ def _row(folder: Path, kind: Kind, entries: int, runs: int, reference: float) ->
         digested()
         fitted()
 
-    times = [_fastest(step, runs) for step in (decided, digested, fitted, all_three)]
+    times = [_median(step, runs) for step in (decided, digested, fitted, all_three)]
     stored, written = _storing(store, header, folder, runs)
     front.close()
-    opened = _fastest(lambda: _open_to_plan(folder, header.id), max(3, runs // 3))
+    opened = _median(lambda: _open_to_plan(folder, header.id), max(3, runs // 3))
     return [kind, f"{entries:,}", _cell(stored, reference), f"{written:,}", *(_cell(seconds, reference) for seconds in times), _cell(opened, reference)]
 
 
@@ -122,7 +122,7 @@ def _storing(store: Store, header: Session, folder: Path, runs: int) -> tuple[fl
         times.append(time.perf_counter() - began)
         sizes.append(_written(folder) - before)
     store.release(claim)
-    return min(times), int(statistics.median(sizes))
+    return statistics.median(times), int(statistics.median(sizes))
 
 
 def _written(folder: Path) -> int:
@@ -153,9 +153,9 @@ def _open_to_plan(folder: Path, session_id: str) -> None:
 
 def _start_up(runs: int) -> None:
     script = str(Path(sys.executable).with_name("escalera"))
-    bare = _fastest(lambda: _run(sys.executable, "-c", "pass"), runs)
-    version = _fastest(lambda: _run(script, "--version"), runs)
-    helped = _fastest(lambda: _run(script, "--help"), runs)
+    bare = _median(lambda: _run(sys.executable, "-c", "pass"), runs)
+    version = _median(lambda: _run(script, "--version"), runs)
+    helped = _median(lambda: _run(script, "--help"), runs)
     print(f"bare Python start {bare * 1000:.1f} ms · escalera --version {version / bare:.2f} × that · escalera --help {helped / bare:.2f} ×")
 
 
@@ -186,16 +186,16 @@ def _unclosed(size: int) -> float:
             tag_filter.feed(text[start : start + 20])
         tag_filter.finish()
 
-    return _fastest(run, 5)
+    return _median(run, 5)
 
 
-def _fastest(action: Callable[[], None], runs: int) -> float:
+def _median(action: Callable[[], None], runs: int) -> float:
     times = []
     for _ in range(runs):
         began = time.perf_counter()
         action()
         times.append(time.perf_counter() - began)
-    return min(times)
+    return statistics.median(times)
 
 
 def _cell(seconds: float, reference: float) -> str:
