@@ -156,14 +156,12 @@ def test_killed_at_random_moments(shell: Shell, agents: Callable[[str], None]) -
         assert shell.run("ask", "prompt").returncode == 0
         whole = time.monotonic() - began
         for number in range(KILLS):
-            server._script.clear()
-            server.add(REMEMBER, reply(ANSWER))
+            server.replace(REMEMBER, reply(ANSWER))
             before, prompt = stored(shell), f"prompt {number}"
             with killed(shell.start("ask", prompt)) as process:
                 _wait(process, _moment(chance, whole))
             outcomes.append(check(before, stored(shell), prompt))
-            server._script.clear()
-            server.add(REMEMBER, reply(ANSWER))
+            server.replace(REMEMBER, reply(ANSWER))
             asked = shell.run("ask", "--json", "go on")
             assert (asked.returncode, json.loads(asked.stdout)["answer"]) == (0, ANSWER), asked.stderr
     turns = stored(shell).turns
@@ -191,12 +189,10 @@ def test_killed_in_the_first_turn_of_a_home(shell: Shell, agents: Callable[[str]
         for number in range(max(2, KILLS // 4)):
             fresh = Shell(shell.home.with_name(f"home-{number}"), shell.cwd)
             fresh.configure(f'primary = "local"\n[agents.local]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.url}"\n')
-            server._script.clear()
-            server.add(reply(ANSWER))
+            server.replace(reply(ANSWER))
             with killed(fresh.start("ask", "first")) as process:
                 _wait(process, chance.uniform(0.2, 1.0))
-            server._script.clear()
-            server.add(reply(ANSWER))
+            server.replace(reply(ANSWER))
             asked = fresh.run("ask", "--json", "again")
             assert (asked.returncode, json.loads(asked.stdout)["answer"]) == (0, ANSWER), asked.stderr
             outcomes = [turn.outcome for turn in stored(fresh).turns]
