@@ -81,11 +81,11 @@ class Front:
 
         return Expiry(need_hours=self.settings.value("need_expiry_hours"), waiting_hours=self.settings.value("waiting_expiry_hours"))
 
-    def crew(self, workspace: str, *, turn_timeout: float | None = None) -> Crew:
-        """The configured agents, at work in that directory."""
+    def crew(self, workspace: str, *, turn_timeout: float | None = None, with_secrets: bool = True) -> Crew:
+        """The configured agents, at work in that directory; `with_secrets` is false where nobody is called."""
         from orchestrator.crew import Crew
 
-        return Crew(self.settings, self.plugins.kinds(), environ=self.environ, workspace=workspace, turn_timeout=turn_timeout)
+        return Crew(self.settings, self.plugins.kinds(), environ=self.environ, workspace=workspace, turn_timeout=turn_timeout, with_secrets=with_secrets)
 
     def greet(self) -> None:
         """Without any configuration: say what answers, and how to name a real model."""
