@@ -153,13 +153,21 @@ def test_killed_at_random_moments(shell: Shell, agents: Callable[[str], None]) -
         assert shell.run("need", "set", "open a bakery").returncode == 0
         server.add(REMEMBER, reply(ANSWER))
         began = time.monotonic()
-        assert shell.run("ask", "prompt").returncode == 0
-        whole = time.monotonic() - began
+        asked = shell.start("ask", "prompt")
+        assert server.receiving.wait(30)
+        sent = time.monotonic()
+        assert asked.communicate(timeout=30)[0] == f"{ANSWER}\n"
+        start, turn = sent - began, time.monotonic() - sent
         for number in range(KILLS):
             server.replace(REMEMBER, reply(ANSWER))
             before, prompt = stored(shell), f"prompt {number}"
+            server.receiving.clear()
             with killed(shell.start("ask", prompt)) as process:
-                _wait(process, _moment(chance, whole))
+                if chance.random() < 0.75:
+                    server.receiving.wait(30)
+                    _wait(process, chance.random() ** 2 * turn)
+                else:
+                    _wait(process, chance.uniform(0, start))
             outcomes.append(check(before, stored(shell), prompt))
             server.replace(REMEMBER, reply(ANSWER))
             asked = shell.run("ask", "--json", "go on")
@@ -168,11 +176,6 @@ def test_killed_at_random_moments(shell: Shell, agents: Callable[[str], None]) -
     assert [turn.index for turn in turns] == list(range(len(turns)))
     assert sum(turn.outcome is Outcome.COMPLETED for turn in turns) == 1 + KILLS + outcomes.count(Outcome.COMPLETED)
     print({str(outcome): outcomes.count(outcome) for outcome in set(outcomes)})  # noqa: T201  # shown with -s, for the long proof
-
-
-def _moment(chance: random.Random, whole: float) -> float:
-    """Mostly in the last third of a run, where the turn is: before it the program only starts."""
-    return chance.uniform(0.6, 1.1) * whole if chance.random() < 0.8 else chance.uniform(0, whole)
 
 
 def _wait(process: subprocess.Popen[str], seconds: float) -> None:
