@@ -77,7 +77,7 @@ def command(
         show(Shown("question", question.message, {"mode": question.mode, "requested_schema": dict(question.schema)}))
         return asker(question)
 
-    with cancelled_by_signals(cancel, front.clock), watcher:
+    with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
         report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=show)
     if unread:  # the turn was ended and kept like any cancelled one
         raise unread[0]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from orchestrator.clock import Clock
 from orchestrator.providers import Cancel
 
 SAME_PRESS = 1.0
@@ -17,7 +16,7 @@ SAME_PRESS = 1.0
 
 
 @contextmanager
-def cancelled_by_signals(cancel: Cancel, clock: Clock) -> Iterator[None]:
+def cancelled_by_signals(cancel: Cancel, monotonic: Callable[[], float]) -> Iterator[None]:
     """The first interrupt cancels the turn and keeps the session; one that comes later, while that takes long, ends the program.
 
     A handler runs in the midst of whatever the main thread does, which may hold the very lock that cancelling takes; and it does not run
@@ -27,7 +26,7 @@ def cancelled_by_signals(cancel: Cancel, clock: Clock) -> Iterator[None]:
     first: list[float] = []
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        now = clock.monotonic()
+        now = monotonic()
         if number == signal.SIGINT and first and now - first[0] > SAME_PRESS:
             raise KeyboardInterrupt
         first.append(now)

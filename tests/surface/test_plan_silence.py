@@ -46,6 +46,7 @@ KINDS = {
     "openai": 'base_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n',
     "openrouter": 'model = "anthropic/claude-opus-4.5"\n',
     "embedded": "",
+    "bedrock": 'model = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"\nregion = "us-east-1"\n',
 }
 SECRETS = ("", 'api_key = { env = "NO_SUCH_KEY_IS_SET" }\n', 'api_key = { cmd = ["/bin/echo", "key"] }\n')
 TURNS = [
