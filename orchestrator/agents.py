@@ -23,17 +23,27 @@ if TYPE_CHECKING:
 
 
 def build_provider(
-    config: AgentConfig, kinds: Mapping[str, ProviderKind], *, environ: Mapping[str, str], workspace: Path, others: Iterable[AgentConfig] = ()
+    config: AgentConfig,
+    kinds: Mapping[str, ProviderKind],
+    *,
+    environ: Mapping[str, str],
+    workspace: Path,
+    others: Iterable[AgentConfig] = (),
+    with_secrets: bool = True,
 ) -> Provider:
     """An agent's provider, with its secrets resolved; nothing is opened yet.
 
+    Without them, `***` stands in each one's place: a plan shows no more, and needs no key and no program that gives one.
     `others` are the other agents, whose secrets this one's children must not see. Raises `PluginError` for a kind that is
     not there or does not work, and `ConfigError` for an option or a secret that cannot be used.
     """
     kind = kinds.get(config.provider)
     if kind is None:
         raise missing_kind(config.provider, kinds)
-    options = {key: resolve(value, environ=environ, path=f"agents.{config.name}.{key}") for key, value in config.options.items()}
+    if with_secrets:
+        options = {key: resolve(value, environ=environ, path=f"agents.{config.name}.{key}") for key, value in config.options.items()}
+    else:
+        options = {key: _stand_in(value) for key, value in config.options.items()}
     own = {text for value in config.options.values() for text in secret_texts(value, environ=environ)}
     foreign = {text for other in others if other.name != config.name for value in other.options.values() for text in secret_texts(value, environ=environ)}
     checked, problems = _checked(config, kind, options)

@@ -37,10 +37,17 @@ class Crew:
     """The agents of this run by name; one that is not used is never built, so that a broken one harms nobody else."""
 
     def __init__(
-        self, settings: Settings, kinds: Mapping[str, ProviderKind], *, environ: Mapping[str, str], workspace: str, turn_timeout: float | None = None
+        self,
+        settings: Settings,
+        kinds: Mapping[str, ProviderKind],
+        *,
+        environ: Mapping[str, str],
+        workspace: str,
+        turn_timeout: float | None = None,
+        with_secrets: bool = True,
     ) -> None:
         self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
-        self._turn_timeout = turn_timeout
+        self._turn_timeout, self._with_secrets = turn_timeout, with_secrets
         self._built: dict[str, Agent] = {}
 
     @property
@@ -62,7 +69,9 @@ class Crew:
         if name not in self._built:
             config = self._settings.agent(name)
             others = self._settings.agents.values()
-            provider = build_provider(config, self._kinds, environ=self._environ, workspace=Path(self._workspace), others=others)
+            provider = build_provider(
+                config, self._kinds, environ=self._environ, workspace=Path(self._workspace), others=others, with_secrets=self._with_secrets
+            )
             limits = self._settings.limits(name)
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)

@@ -13,6 +13,7 @@ EscaleraError                     exit
 │   ├── StoreReadOnly                   the folder or the file cannot be written
 │   ├── StoreFull                       no space left
 │   └── LeaseLost                       slept past the lease: another owner went on
+├── OutputFailed                  1     what was printed could not be written
 ├── PluginError                   2     a provider kind or plugin that is missing or broken
 └── ProviderError                 1     the turn failed (page 7)
     ├── AuthFailed · OutOfFunds · PermissionDenied · Blocked
@@ -117,6 +118,10 @@ class StoreFull(StoreError):
 
 class LeaseLost(StoreError):
     """The session's lease lapsed or was taken over; this owner may write nothing more (page 1)."""
+
+
+class OutputFailed(EscaleraError):
+    """Our own output cannot be written; what was done before stands."""
 
 
 class ProviderError(EscaleraError):

@@ -32,6 +32,8 @@ from orchestrator.session import (
     State,
     Turn,
     TurnError,
+    TurnList,
+    TurnLog,
     answer_of,
     ends_with_question,
     set_need,
@@ -99,6 +101,12 @@ def _handed_on(wish: Wish, reason: str, index: int) -> Wish:
     return replace(wish, choice=Choice(role=Role.ESCALATION), reason=reason, reason_by="primary", continues=index)
 
 
+def begin_session(place: Workplace, session: Session, wish: Wish) -> None:
+    """Store a new session; refused, with nothing stored, where its first turn could not be sent (raises what `take_turn` would)."""
+    _planned_from(place, session, TurnList(()), wish)
+    place.store.create(session)
+
+
 def planned(place: Workplace, session: str, wish: Wish, *, again: int | None = None) -> Plan:
     """Everything up to the point where something is done; `escalera plan` ends here.
 
@@ -106,9 +114,15 @@ def planned(place: Workplace, session: str, wish: Wish, *, again: int | None = N
     """
     header = place.store.find(session, place.workspace)
     log = place.store.log(header.id)
+    if again is None:
+        return _planned_from(place, header, log, wish)
+    return _planned_from(place, header, EarlierTurns(log, again), wish, conversation_lost=True)
+
+
+def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *, conversation_lost: bool = False) -> Plan:
     return plan_turn(
         header,
-        log if again is None else EarlierTurns(log, again),
+        log,
         wish,
         crew=place.crew,
         expiry=place.expiry,
@@ -116,7 +130,7 @@ def planned(place: Workplace, session: str, wish: Wish, *, again: int | None = N
         percepts=place.store.percepts(session=header.id),
         workspace=place.workspace,
         now=place.clock.now(),
-        conversation_lost=again is not None,
+        conversation_lost=conversation_lost,
     )
 
 

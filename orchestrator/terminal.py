@@ -17,6 +17,14 @@ def clean(text: str, *, keep_newlines: bool = True) -> str:
     return (_CONTROL if keep_newlines else _CONTROL_OR_NEWLINE).sub(_picture, text)
 
 
+def escape_controls(json: str) -> str:
+    """JSON text with the characters that `clean` shows, and JSON lets stand in strings, as `\\uXXXX`: the value stays the same.
+
+    Lone surrogates are written so too.
+    """
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", json)
+
+
 # C0 and DEL, C1 (its 8-bit CSI, OSC and the like), marks that turn the direction of text, and lone surrogates, which no stream can encode.
 _CLASS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROL = re.compile(f"[{_CLASS}]")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.terminal import clean
+from orchestrator.terminal import clean, escape_controls
 
 PAYLOADS: list[str] = json.loads((Path(__file__).parent / "trials" / "T104.json").read_text("utf-8"))["payloads"]
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -58,3 +58,11 @@ def test_splits_cannot_matter_and_once_is_enough(text: str, cut: int) -> None:
     assert clean(clean(text)) == clean(text)
     assert not OBEYED.search(clean(text))
     clean(text).encode("utf-8")
+
+
+@given(st.text(st.characters(categories=["Cc", "Cf", "L", "N"])))
+def test_json_with_its_controls_escaped_is_the_same_value(text: str) -> None:
+    document = {text: [text]}
+    escaped = escape_controls(json.dumps(document, ensure_ascii=False, indent=2))
+    assert json.loads(escaped) == document
+    assert not OBEYED.search(escaped)

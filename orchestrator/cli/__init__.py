@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -10,7 +11,10 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:  # answered without the rest of the program: it starts in a blink
         from orchestrator import __version__
 
-        sys.stdout.write(f"escalera {__version__}\n")
+        try:
+            os.write(1, f"escalera {__version__}\n".encode())
+        except OSError:  # nobody reads it
+            sys.exit(1)
         return
     from orchestrator.cli.app import run
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import click
 
 from orchestrator import __version__
-from orchestrator.cli.output import Output, printable
-from orchestrator.errors import EscaleraError
+from orchestrator.cli.output import Output, ReaderGone, discard
+from orchestrator.errors import ConfigError, EscaleraError, OutputFailed
 from orchestrator.settings.declarations import SETTINGS, Setting
 
 COMMANDS = {
@@ -78,8 +78,15 @@ def root(ctx: click.Context, /, config: Path | None, sets: tuple[str, ...], colo
 
     named = {setting.path: value for setting in SETTINGS if setting.flag and (value := flags.get(_parameter(setting))) is not None}
     output = Output.of(os.environ, color=color, no_input=no_input, plain=plain)
-    ctx.obj = Front(environ=os.environ, cwd=Path.cwd(), config_file=config, sets=sets, flags=named, output=output)
+    ctx.obj = Front(environ=os.environ, cwd=_working_directory(), config_file=config, sets=sets, flags=named, output=output)
     ctx.call_on_close(ctx.obj.close)
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise ConfigError(f"the working directory cannot be used: {error.strerror}", hint="change to a directory that is there") from error
 
 
 def _parameter(setting: Setting) -> str:
@@ -91,6 +98,7 @@ root.params.extend(_setting_option(setting) for setting in SETTINGS if setting.f
 
 def run(arguments: Sequence[str]) -> int:
     """The whole program: the exit code of page 6; every failure is one clear message, never a traceback."""
+    _open_standard_streams()
     wanted = _wanted_json(_before_prompt(arguments))
     try:
         result = root.main(args=list(arguments), prog_name="escalera", standalone_mode=False)
@@ -104,10 +112,21 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(error, wanted)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read us has gone; that is no failure
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
         return 0
+    except SystemExit:  # how click leaves where nobody reads the help page
+        return 0
+    except OSError as error:  # a help page that cannot be written; everything else is printed by us
+        discard(sys.stdout)
+        return _failed(OutputFailed(f"the output cannot be written: {error.strerror or error}"), None)
     return result if isinstance(result, int) else 0
+
+
+def _open_standard_streams() -> None:
+    """A stream that our parent closed is a null device: nothing is None, and no file of ours gets its descriptor."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # open for as long as the program runs
 
 
 def _wanted_json(arguments: Sequence[str]) -> Literal["document", "lines"] | None:
@@ -140,7 +159,7 @@ def _nearest(word: str, known: Any) -> str:
 def _failed(error: EscaleraError, wanted: Literal["document", "lines"] | None) -> int:
     if wanted is not None:
         _print_error(error, as_line=wanted == "lines")
-    sys.stderr.write(printable(f"escalera: {error.message}" + (f" ({error.hint})" if error.hint else "")) + "\n")
+    Output.notice(f"escalera: {error.message}" + (f" ({error.hint})" if error.hint else ""))
     return error.exit_code
 
 

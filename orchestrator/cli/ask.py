@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from orchestrator.cli.asking import AtTerminal, Nobody
 from orchestrator.cli.front import Front
+from orchestrator.cli.interrupts import cancelled_by_signals
+from orchestrator.cli.output import ReaderGone
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
-from orchestrator.cli.sessions import chosen_session
+from orchestrator.cli.sessions import fresh_session, named_session, stored_session
 from orchestrator.cli.watch import watcher_for
 from orchestrator.dispatch.turn import Shown
+from orchestrator.errors import OutputFailed, StoreError
 from orchestrator.providers import Answer, Cancel, Question
+from orchestrator.session import Session
+
+if TYPE_CHECKING:
+    from orchestrator.escalation import Workplace
+    from orchestrator.planning import Wish
 
 
 @click.command("ask")
@@ -51,18 +55,32 @@ def command(
     wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
     front.greet()
     store = front.store()
-    chosen = chosen_session(front, store, ref=session, new=new, name=name)
+    stored = stored_session(front, store, ref=session, new=new, name=name)
+    chosen = stored or fresh_session(front, name)
     place = front.workplace(store, chosen.workspace, turn_timeout=None if timeout is None else front.duration(timeout, "--timeout"))
+    if stored is None:
+        chosen = _begun(place, chosen, wish)
     watcher = watcher_for(front.output, as_json=as_json, stream_json=stream_json)
     cancel = Cancel()
-    asker = AtTerminal(cancel, watcher.quiet) if front.output.interactive else Nobody(lambda text: watcher.show(Shown("notice", text)))
+    unread: list[Exception] = []
+
+    def show(shown: Shown) -> None:
+        try:
+            watcher.show(shown)
+        except (ReaderGone, OutputFailed) as problem:
+            unread.append(problem)
+            cancel.set("the output has nowhere to go")
+
+    asker = AtTerminal(cancel, watcher.quiet) if front.output.interactive else Nobody(lambda text: show(Shown("notice", text)))
 
     def asked(question: Question) -> Answer:
-        watcher.show(Shown("question", question.message, {"mode": question.mode, "requested_schema": dict(question.schema)}))
+        show(Shown("question", question.message, {"mode": question.mode, "requested_schema": dict(question.schema)}))
         return asker(question)
 
-    with _cancelled_by_signals(cancel), watcher:
-        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=watcher.show)
+    with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
+        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=show)
+    if unread:  # the turn was ended and kept like any cancelled one
+        raise unread[0]
     report = replace(report, notices=(*report.notices, *asker.denied))
     document = turn_document(report)
     watcher.finish(report, document)
@@ -72,18 +90,15 @@ def command(
     return 5 if asker.denied else 0
 
 
-@contextmanager
-def _cancelled_by_signals(cancel: Cancel) -> Iterator[None]:
-    """The first interrupt cancels the turn and keeps the session; a second one ends the program."""
+def _begun(place: Workplace, session: Session, wish: Wish) -> Session:
+    """The new session, stored; or the one of that name, where another process was quicker."""
+    from orchestrator.escalation import begin_session
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if cancel.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        cancel.set("cancelled by the user" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}")
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        begin_session(place, session, wish)
+    except StoreError:
+        named = None if session.name is None else named_session(place.store, place.workspace, session.name)
+        if named is None:
+            raise
+        return named
+    return session

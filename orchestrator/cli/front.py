@@ -34,6 +34,7 @@ class Front:
         self.environ, self.cwd, self.output = environ, cwd, output
         self._config_file, self._sets, self._flags = config_file, sets, flags
         self._store: Store | None = None
+        self._told = 0
         self._plugins: PluginManager | None = None
         self.clock: Clock = SystemClock()
 
@@ -80,11 +81,11 @@ class Front:
 
         return Expiry(need_hours=self.settings.value("need_expiry_hours"), waiting_hours=self.settings.value("waiting_expiry_hours"))
 
-    def crew(self, workspace: str, *, turn_timeout: float | None = None) -> Crew:
-        """The configured agents, at work in that directory."""
+    def crew(self, workspace: str, *, turn_timeout: float | None = None, with_secrets: bool = True) -> Crew:
+        """The configured agents, at work in that directory; `with_secrets` is false where nobody is called."""
         from orchestrator.crew import Crew
 
-        return Crew(self.settings, self.plugins.kinds(), environ=self.environ, workspace=workspace, turn_timeout=turn_timeout)
+        return Crew(self.settings, self.plugins.kinds(), environ=self.environ, workspace=workspace, turn_timeout=turn_timeout, with_secrets=with_secrets)
 
     def greet(self) -> None:
         """Without any configuration: say what answers, and how to name a real model."""
@@ -95,13 +96,17 @@ class Front:
             self.output.notice(notice)
 
     def store(self, *, read_only: bool = False) -> Store:
-        """The store in the data folder; what it has to say stands on stderr."""
+        """The store in the data folder; what it has to say stands on stderr, and what it finds later follows when it is closed."""
         from orchestrator.store.sqlite import open_store
 
         self._store = open_store(self.paths.data, clock=self.clock, read_only=read_only)
-        for notice in self._store.notices:
-            self.output.notice(notice)
+        self._tell_notices(self._store)
         return self._store
+
+    def _tell_notices(self, store: Store) -> None:
+        for notice in store.notices[self._told :]:
+            self.output.notice(notice)
+        self._told = len(store.notices)
 
     def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None) -> Workplace:
         """Where turns are taken."""
@@ -154,3 +159,4 @@ class Front:
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
+            self._tell_notices(self._store)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.sessions import chosen_session, held_session
+from orchestrator.cli.sessions import fresh_session, held_session, stored_session
 from orchestrator.clock import format_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.messages import well_formed
@@ -45,15 +45,18 @@ def show(front: Front, ref: str | None, as_json: bool) -> None:
 @click.pass_obj
 def set_(front: Front, text: tuple[str, ...], ref: str | None, as_json: bool) -> None:
     """State it; the same text again only renews it. Begins a session where there is none."""
+    wanted = well_formed(" ".join(text))
+    if not wanted.strip():
+        raise UsageError("a need cannot be empty", hint="say what you are trying to do; `escalera need clear` forgets it")
     store = front.store()
-    session = chosen_session(front, store, ref=ref, new=False, name=None)
+    session = stored_session(front, store, ref=ref, new=False, name=None)
+    if session is None:
+        session = fresh_session(front)
+        store.create(session)
     with held_session(front, store, session.id) as (claim, session):
         log = store.log(session.id)
         stand = _standing(front, session, log)
-        try:
-            need = set_need(stand.session.need, well_formed(" ".join(text)), turn_index=log.next_index, during=False, now=front.clock.now(), source="user")
-        except ValueError as error:
-            raise UsageError(str(error), hint="say what you are trying to do") from error
+        need = set_need(stand.session.need, wanted, turn_index=log.next_index, during=False, now=front.clock.now(), source="user")
         session = replace(stand.session, need=need)
         store.save(claim, session)
     _print(front, session, log, as_json)

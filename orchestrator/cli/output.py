@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from orchestrator.terminal import clean
+from orchestrator.errors import OutputFailed
+from orchestrator.terminal import clean, escape_controls
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import Document, StreamLine
@@ -34,12 +37,12 @@ class Output:
     @staticmethod
     def print_json(document: Document | SessionDocument) -> None:
         """One document."""
-        write(sys.stdout, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        write(sys.stdout, json_text(document))
 
     @staticmethod
     def print_line(line: StreamLine) -> None:
         """One line of a stream."""
-        write(sys.stdout, json.dumps(line, ensure_ascii=False) + "\n")
+        write(sys.stdout, json_text(line, indent=None))
 
     @staticmethod
     def say(text: str = "") -> None:
@@ -48,18 +51,41 @@ class Output:
 
     @staticmethod
     def notice(text: str) -> None:
-        """A line beside the answer."""
-        write(sys.stderr, clean(text) + "\n")
+        """A line beside the answer; where nobody can be told, nothing else is lost."""
+        with suppress(ReaderGone, OutputFailed):
+            write(sys.stderr, clean(text) + "\n")
 
     def heading(self, text: str) -> None:
         """A line that stands out where colours may be used."""
         write(sys.stdout, f"\x1b[1m{clean(text)}\x1b[0m\n" if self.color else clean(text) + "\n")
 
 
+class ReaderGone(Exception):
+    """Whoever read our output has gone: no failure, and nothing more to say."""
+
+
 def write(stream: TextIO, text: str) -> None:
-    """Write and flush; a strict 8-bit console gets replacement characters, never a crash."""
-    stream.write(printable(text, stream.encoding))
-    stream.flush()
+    """Write and flush; a strict 8-bit console gets replacement characters, never a crash. Raises `ReaderGone`, `OutputFailed`."""
+    try:
+        stream.write(printable(text, stream.encoding))
+        stream.flush()
+    except BrokenPipeError as error:
+        discard(stream)
+        raise ReaderGone from error
+    except OSError as error:
+        discard(stream)
+        raise OutputFailed(f"the output cannot be written: {error.strerror or error}", hint="what was done before stands") from error
+
+
+def discard(stream: TextIO) -> None:
+    """What is still in its buffer has nowhere to go; flushing that when the program ends would fail once more."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def json_text(document: Document | SessionDocument | StreamLine, *, indent: int | None = 2) -> str:
+    """JSON that is the same value on a terminal and in a file: what would drive a terminal stands escaped."""
+    return escape_controls(json.dumps(document, ensure_ascii=False, indent=indent)) + "\n"
 
 
 def printable(text: str, encoding: str | None = None) -> str:

@@ -44,7 +44,7 @@ def command(front: Front, /, prompt: tuple[str, ...], session: str | None, sessi
         header,
         log,
         wish,
-        crew=front.crew(header.workspace),
+        crew=front.crew(header.workspace, with_secrets=False),
         expiry=front.expiry,
         templates=front.templates,
         percepts=percepts,

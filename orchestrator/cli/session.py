@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,12 +12,13 @@ import click
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.need import need_document
-from orchestrator.cli.output import write
+from orchestrator.cli.output import json_text, write
 from orchestrator.cli.sessions import held_session, read_session
 from orchestrator.clock import format_time
 from orchestrator.errors import EscaleraError, NotFound, UsageError
 from orchestrator.session import Outcome, Session, State, Turn, TurnLog
 from orchestrator.store import SearchHit, SessionSummary, Store
+from orchestrator.terminal import clean
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import HitObject, SessionObject
@@ -121,7 +121,7 @@ def export(front: Front, ref: str | None, style: str | None, raw: bool, output: 
     if raw:
         front.output.notice("--raw: keys, tokens and passwords that stand in the texts are not masked")
     if output is None:
-        write(sys.stdout, text)
+        write(sys.stdout, clean(text) if sys.stdout.isatty() else text)
         return
     try:
         output.write_text(text, encoding="utf-8")
@@ -215,7 +215,7 @@ def _exported(session: Session, turns: Sequence[Turn], style: str | None, *, raw
         text = markdown(session, turns) if style == "markdown" else html(session, turns)
         return text if raw else mask_secrets(text)
     document = session_document(session, turns)
-    return json.dumps(document if raw else mask_document(document), ensure_ascii=False, indent=2) + "\n"
+    return json_text(document if raw else mask_document(document))
 
 
 def _searchable(front: Front) -> Store:

@@ -13,24 +13,29 @@ from orchestrator.session import Role, Session, Turn
 from orchestrator.store import Claim, Store
 
 
-def chosen_session(front: Front, store: Store, *, ref: str | None, new: bool, name: str | None) -> Session:
-    """The session that `ask` goes on with: by reference, by name (made if there is none), a new one, or the newest (page 6).
+def stored_session(front: Front, store: Store, *, ref: str | None, new: bool, name: str | None) -> Session | None:
+    """The session that `ask` goes on with: by reference, by name, or the newest (page 6); `None` where one is to be begun.
 
-    Only `ref` never creates. Raises `UsageError` where the flags contradict each other.
+    Raises `NotFound` and `Ambiguous` for a reference, `UsageError` where the flags contradict each other.
     """
     if ref is not None and (new or name is not None):
         raise UsageError("--session names an existing session; it does not go with --new or --name")
     if ref is not None:
         return store.find(ref, front.workspace)
     if new:
-        return _created(front, store, name)
+        return None
     if name is not None:
-        named = next((summary for summary in store.list(front.workspace) if summary.name == name), None)
-        return store.find(named.id, front.workspace) if named is not None else _created(front, store, name)
+        return named_session(store, front.workspace, name)
     try:
         return store.find(None, front.workspace)
     except NotFound:
-        return _created(front, store, None)
+        return None
+
+
+def named_session(store: Store, workspace: str, name: str) -> Session | None:
+    """The session with exactly that name in the workspace."""
+    named = next((summary for summary in store.list(workspace) if summary.name == name), None)
+    return None if named is None else store.find(named.id, workspace)
 
 
 def fresh_session(front: Front, name: str | None = None) -> Session:
@@ -47,12 +52,6 @@ def read_session(front: Front, data: bytes, name: str, *, new_id: Callable[[], s
     roles = {Role(role): front.settings.explain(role).value for role in ("primary", "escalation")}
     named = {role: agent for role, agent in roles.items() if agent is not None}
     return parse_session_document(read_json(data, name), new_id=new_id, new_nonce=new_nonce, workspace=front.workspace, agents=named)
-
-
-def _created(front: Front, store: Store, name: str | None) -> Session:
-    session = fresh_session(front, name)
-    store.create(session)
-    return session
 
 
 @contextmanager

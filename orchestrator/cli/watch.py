@@ -90,7 +90,8 @@ class _Plain(Watcher):
         text = document["answer"] or document["partial"] or ""
         if document["answer"] is None and text:
             self.notice("this is what had come before the turn ended:")
-        self._output.say(text.rstrip("\n"))
+        if text:
+            self._output.say(text.rstrip("\n"))
         self.notice(_summary(report))
 
 

@@ -30,6 +30,11 @@ class ConfigProblems(ConfigError):
         super().__init__(message)
         self.problems = tuple(problems)
 
+    @property
+    def type(self) -> str:
+        """In documents it is what it extends: the error tree knows no other (page 7)."""
+        return ConfigError.__name__
+
 
 def raise_problems(problems: Iterable[Problem]) -> None:
     """Raise `ConfigProblems` when there are any; the same one found twice is told once."""

@@ -46,7 +46,7 @@ def of_sqlite(error: sqlite3.Error, folder: Path) -> StoreError:
 
 def of_system(error: OSError, folder: Path, *, reading: bool = False) -> StoreError:
     """Our error for the system's."""
-    reason = error.strerror or str(error)
+    reason = str(error) if error.strerror is None else error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     if reading:
         return StoreError(f"the store in {folder} cannot be read: {reason}", hint="set ESCALERA_HOME to a folder that can be read")
     if error.errno in _FULL_ERRNO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,16 @@ def make_folder(folder: Path) -> None:
         return
     if folder.parent != folder:
         make_folder(folder.parent)
-    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    try:
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
+
+
+def refuse_folder(path: Path) -> None:
+    """Raises `IsADirectoryError` for a folder where a file is wanted: SQLite would only say that it cannot open it."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
 
 
 def make_private(path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from orchestrator.errors import StoreError
 from orchestrator.store import owners, rescue, schema
 from orchestrator.store.faults import is_damage
-from orchestrator.store.files import SIDES, Files, make_folder, make_private, present, size
+from orchestrator.store.files import SIDES, Files, make_folder, make_private, present, refuse_folder, size
 from orchestrator.store.journal import choose_journal, on_network_share
 
 BUSY_SECONDS = 10.0
@@ -58,6 +58,7 @@ def open_writing(files: Files, now: datetime, notice: Notice) -> Writing:
     Raises `OSError`, `sqlite3.Error`, `StoreError`.
     """
     make_folder(files.folder)
+    refuse_folder(files.database)
     with owners.held(files.lock, OPENING_SECONDS):
         presence = owners.appear(files.owners)
         try:
@@ -154,6 +155,7 @@ def open_reading(files: Files) -> Reading:
     - nothing beside it: as a file that does not change, which the stamp watches over;
     - a log without its shared memory, or an unfinished change: only a copy can be read.
     """
+    refuse_folder(files.database)
     reading = _open_as_it_lies(files)
     try:
         if schema.version_of(reading.connection) < schema.VERSION:

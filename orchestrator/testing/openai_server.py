@@ -123,6 +123,11 @@ class OpenAIServer:
         with self._lock:
             self._script.extend(script)
 
+    def replace(self, *script: Reply) -> None:
+        """Go on with another script; what was left of the one before is dropped."""
+        with self._lock:
+            self._script = list(script)
+
     # -- for the handler
 
     def received(self, request: Request) -> Reply:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,6 +19,19 @@ import pytest
 
 PROGRAM = str(Path(sys.executable).with_name("escalera"))
 Result = subprocess.CompletedProcess[str]
+
+
+EACH = """
+import io, json, sys
+from orchestrator.cli.app import run
+
+results, answer = [], sys.stdout
+for arguments in json.load(sys.stdin):
+    sys.stdin, sys.stdout, sys.stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(3))
+    code = run(arguments)
+    results.append([code, *(stream.buffer.getvalue().decode() for stream in (sys.stdout, sys.stderr))])
+json.dump(results, answer)
+"""
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,20 @@ class Shell:
             check=False,
         )
 
+    def raw(self, *arguments: str, stdin: bytes = b"", limit: Callable[[], None] | None = None) -> subprocess.CompletedProcess[bytes]:
+        """With bytes on both sides; `limit` runs in the child before the program."""
+        return subprocess.run(
+            [PROGRAM, *arguments], cwd=self.cwd, env=self.environ, input=stdin, capture_output=True, timeout=60, check=False, preexec_fn=limit
+        )
+
+    def each(self, *commands: Sequence[str]) -> list[Result]:
+        """Many command lines, one after the other in one process: for tables of cases, since most of a short run is its start."""
+        child = subprocess.run(
+            [sys.executable, "-c", EACH], cwd=self.cwd, env=self.environ, input=json.dumps(commands), capture_output=True, text=True, check=False
+        )
+        assert child.returncode == 0, child.stderr
+        return [Result(command, *found) for command, found in zip(commands, json.loads(child.stdout), strict=True)]
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [PROGRAM, *arguments],
@@ -61,6 +89,12 @@ class Shell:
         assert result.returncode == code, result.stderr
         document: dict[str, Any] = json.loads(result.stdout)
         return document
+
+    def stored(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Every row that is the user's, as it lies in the database."""
+        with closing(sqlite3.connect(f"file:{self.home}/data/escalera.db?mode=ro", uri=True)) as database:
+            tables = ("sessions", "turns", "steps", "external_sessions", "percepts")
+            return {table: database.execute(f"SELECT * FROM {table}").fetchall() for table in tables}  # noqa: S608  # names of ours
 
     def configure(self, text: str) -> None:
         (self.home / "config").mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,101 @@
+"""On a real terminal: what models, tools, servers and users wrote is shown, and never drives it (page 6)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.testing.openai_server import OpenAIServer, chunk, json_reply, sse
+
+from .conftest import PROGRAM, Shell
+
+PAYLOADS: list[str] = json.loads((Path(__file__).parents[1] / "trials" / "T104.json").read_text("utf-8"))["payloads"]
+EVERY = "".join(f"{payload} then\n" for payload in PAYLOADS)
+OURS = re.compile(r"\x1b\[\?25[lh]|\r(?:\x1b\[1A)?\x1b\[2K|\r\n")
+"""What the spinner does: hides and shows the cursor, and clears its own line. A terminal gets a newline as CR LF."""
+OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def on_terminal(shell: Shell, *arguments: str) -> tuple[int, str]:
+    """The exit code, and everything that the terminal got."""
+    ours, theirs = pty.openpty()
+    environ = shell.environ | {"TERM": "xterm-256color"}
+    process = subprocess.Popen([PROGRAM, "--color", "never", *arguments], cwd=shell.cwd, env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    got = b""
+    try:
+        while block := os.read(ours, 65536):
+            got += block
+    except OSError:  # how Linux says that the other side has gone
+        pass
+    finally:
+        os.close(ours)
+    return process.wait(timeout=30), got.decode("utf-8")
+
+
+def obeyed(text: str) -> list[str]:
+    """What would drive the terminal and is not ours."""
+    return OBEYED.findall(OURS.sub("", text))
+
+
+def answer_in_pieces() -> list[dict[str, object]]:
+    """Every payload, each cut after its first character."""
+    pieces = [piece for payload in PAYLOADS for piece in (payload[:1], payload[1:], " then\n")]
+    return [*(chunk({"content": piece}) for piece in pieces), chunk({}, finish_reason="stop")]
+
+
+@pytest.mark.trial("T104")
+def test_t104_nothing_that_was_written_elsewhere_drives_the_terminal(shell: Shell, agents: Callable[[str], None]) -> None:
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": f"run{EVERY}", "arguments": json.dumps({EVERY: EVERY})}}
+    tool, answer = sse(chunk({"tool_calls": [call]}), chunk({}, finish_reason="tool_calls")), sse(*answer_in_pieces())
+    refusal = json_reply({"error": {"message": f"not today {EVERY}"}}, status=400)
+    with OpenAIServer(tool, answer, answer, answer, refusal) as server:
+        agents(server.url)
+        shown = {
+            "live": on_terminal(shell, "ask", "--name", EVERY, EVERY),
+            "plain": on_terminal(shell, "--plain", "ask", EVERY),
+            "document": on_terminal(shell, "ask", "--json", EVERY),
+            "refused": on_terminal(shell, "ask", EVERY),
+            "unknown": on_terminal(shell, "ask", "--agent", EVERY, EVERY),
+            "usage": on_terminal(shell, "ask", f"--{EVERY}"),
+        }
+    assert [code for code, _ in shown.values()] == [0, 0, 0, 1, 3, 2]
+    assert shell.each(["need", "set", EVERY], ["memory", "learn", EVERY])[0].returncode == 0
+    for command in (
+        "session list",
+        "session show",
+        "session export",
+        "session export --markdown",
+        "need show",
+        "memory list",
+        "plan --json hello",
+        "plan hello",
+    ):
+        shown[command] = on_terminal(shell, *command.split())
+        assert shown[command][0] == 0, shown[command]
+
+    assert {command: found for command, (_, text) in shown.items() if (found := obeyed(text))} == {}
+    for command in ("live", "plain", "refused", "session list", "session show"):
+        assert "]52;c;ZXZpbA==" in shown[command][1], command
+        assert "]unterminated then" in shown[command][1], command
+    turn = shell.json("session", "show", "--json")["turns"][0]
+    assert turn["steps"][-1]["text"] == EVERY
+    assert turn["steps"][0]["name"] == f"run{EVERY}"
+
+
+def test_a_terminal_shows_who_is_asked_and_then_the_answer(shell: Shell, agents: Callable[[str], None]) -> None:
+    with OpenAIServer(sse(chunk({"content": "Hello."}), chunk({}, finish_reason="stop"))) as server:
+        agents(server.url)
+        code, shown = on_terminal(shell, "ask", "hello")
+
+    assert code == 0
+    assert "local (primary) is thinking" in shown
+    assert shown.index("is thinking") < shown.index("Hello.\r\n")
+    assert shown.rstrip().endswith("[local, primary: default; turn 0, completed]")
