@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -73,19 +73,19 @@ class Shell:
         assert child.returncode == 0, child.stderr
         return [Result(command, *found) for command, found in zip(commands, json.loads(child.stdout), strict=True)]
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [PROGRAM, *arguments],
             cwd=self.cwd,
-            env=self.environ,
+            env=self.environ | dict(environ or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
         )
 
-    def json(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        result = self.run(*arguments)
+    def json(self, *arguments: str, code: int = 0, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+        result = self.run(*arguments, **(environ or {}))
         assert result.returncode == code, result.stderr
         document: dict[str, Any] = json.loads(result.stdout)
         return document

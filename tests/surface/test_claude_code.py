@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from orchestrator.testing.openai_server import OpenAIServer, reply
 
 from .backends import CLAUDE, NO_CLAUDE, claude_table
 from .conftest import Shell
+from .processes import processes_with
 
 pytestmark = pytest.mark.skipif(not CLAUDE, reason=NO_CLAUDE)
 
@@ -130,7 +130,8 @@ def test_cancelled_while_its_tool_runs_no_process_is_left(stage: Callable[..., S
 
     assert time.monotonic() - began < 6
     assert (running.returncode, json.loads(out)["outcome"]) == (130, "cancelled")
-    assert not [line for line in _processes() if "sleep 31" in line or str(play.home) in line]
+    assert not processes_with("sleep 31")
+    assert not processes_with(str(play.home))
     again = play.ask("--escalate", "go on")
     assert (again["mode"], again["answer"]) == ("continuation", "Whole.")
     assert [turn["outcome"] for turn in play.shell.json("session", "show", "--json")["turns"]] == ["completed", "cancelled", "completed"]
@@ -142,16 +143,6 @@ def _until(seen: Callable[[], bool], seconds: float) -> bool:
     while not seen() and time.monotonic() < deadline:
         time.sleep(0.02)
     return seen()
-
-
-def _processes() -> list[str]:
-    """Command line and environment of everything that runs."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            with suppress(OSError):
-                found.append(((folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()).replace(b"\0", b" ").decode(errors="replace"))
-    return found
 
 
 def test_cancelled_while_it_answers_the_session_is_intact_and_goes_on(stage: Callable[..., Stage]) -> None:

@@ -1,0 +1,81 @@
+"""A turn killed in the middle of the stream, with each kind of strong agent: the thread goes on, and nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.testing import bedrock_server
+from orchestrator.testing.anthropic_server import Hang
+from orchestrator.testing.openai_server import Reply, chunk, sse
+
+from .backends import CLAUDE, KINDS, NO_CLAUDE, Backend, backend
+from .conftest import Shell
+from .processes import processes_with
+
+KILLS = max(1, int(os.environ.get("ESCALERA_PROOF_KILLS", "4")) // 4)
+HALF = "half of an answer "
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_while_it_streams_the_thread_goes_on(shell: Shell, tmp_path: Path, kind: str) -> None:
+    if kind == "claude-cli" and not CLAUDE:
+        pytest.skip(NO_CLAUDE)
+    chance = random.Random(5)
+    with backend(kind, tmp_path) as strong:
+        primary = '[agents.local]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9"\nmodel = "small"\n'
+        shell.configure(f'primary = "local"\nescalation = "{kind}"\n{primary}{strong.table}')
+        strong.answers("A stone oven?")
+        first = shell.json("ask", "--json", "--escalate", "which oven?", environ=strong.environ)
+        for number in range(KILLS):
+            before, sent = shell.json("session", "export"), len(strong.bodies)
+            _streams_half(strong)
+            process = shell.start("ask", "--stream-json", f"prompt {number}", environ=strong.environ)
+            assert _within(30, lambda sent=sent: len(strong.bodies) > sent)
+            _wait(process, chance.uniform(0.0, 0.5))
+            process.kill()
+            process.communicate()
+            after = shell.json("session", "export")
+
+            assert after["turns"][-1]["outcome"] == "interrupted"
+            assert after["turns"][:-1] == before["turns"]
+            assert [after[name] for name in ("state", "need", "brief", "external_sessions")] == [
+                before[name] for name in ("state", "need", "brief", "external_sessions")
+            ]
+            strong.answers(f"Answer {number}?")
+            went_on = shell.json("ask", "--json", f"reply {number}", environ=strong.environ)
+            assert (went_on["mode"], went_on["answer"], went_on["external_session"]) == ("resume", f"Answer {number}?", first["external_session"])
+            assert "which oven?" in strong.told
+
+    assert not processes_with(str(tmp_path / "claude-home"))
+
+
+def _streams_half(strong: Backend) -> None:
+    match strong.kind:
+        case "claude-cli":
+            strong.server.add(Hang(HALF))
+        case "bedrock":
+            strong.server.add(bedrock_server.Reply(bedrock_server.say(HALF).writes[:2], hold_open=True))
+        case _:
+            strong.server.add(Reply(sse(chunk({"content": HALF}), done=False).writes, hold_open=True))
+
+
+def _within(seconds: float, seen: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not seen() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return seen()
+
+
+def _wait(process: subprocess.Popen[str], seconds: float) -> None:
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return
