@@ -112,11 +112,12 @@ def planned(place: Workplace, session: str, wish: Wish, *, again: int | None = N
 
     `again` is the index of a turn that is open and starts afresh, since its agent has lost its own conversation.
     """
-    header = place.store.find(session, place.workspace)
-    log = place.store.log(header.id)
-    if again is None:
-        return _planned_from(place, header, log, wish)
-    return _planned_from(place, header, EarlierTurns(log, again), wish, conversation_lost=True)
+    with place.store.snapshot():
+        header = place.store.find(session, place.workspace)
+        log = place.store.log(header.id)
+        if again is None:
+            return _planned_from(place, header, log, wish)
+        return _planned_from(place, header, EarlierTurns(log, again), wish, conversation_lost=True)
 
 
 def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *, conversation_lost: bool = False) -> Plan:

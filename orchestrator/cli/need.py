@@ -34,8 +34,9 @@ def command() -> None:
 def show(front: Front, ref: str | None, as_json: bool) -> None:
     """The need as it stands, or the last one with the reason why it was cleared."""
     store = front.store(read_only=True)
-    session = store.find(ref, front.workspace)
-    _print(front, session, store.log(session.id), as_json)
+    with store.snapshot():
+        session = store.find(ref, front.workspace)
+        _print(front, session, store.log(session.id), as_json)
 
 
 @command.command("set")

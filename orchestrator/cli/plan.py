@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -39,18 +40,19 @@ def command(front: Front, /, prompt: tuple[str, ...], session: str | None, sessi
         raise UsageError("--session and --session-file contradict each other", hint="give one of them")
     moment = front.clock.now() if now is None else _time(now)
     wish = Wish(prompt_text(front, prompt, choice["files"], default=EXAMPLE), choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
-    header, log, percepts = _from_file(front, session_file) if session_file is not None else _from_store(front, session)
-    plan = plan_turn(
-        header,
-        log,
-        wish,
-        crew=front.crew(header.workspace, with_secrets=False),
-        expiry=front.expiry,
-        templates=front.templates,
-        percepts=percepts,
-        workspace=header.workspace,
-        now=moment,
-    )
+    with ExitStack() as reading:
+        header, log, percepts = _from_file(front, session_file) if session_file is not None else _from_store(front, session, reading)
+        plan = plan_turn(
+            header,
+            log,
+            wish,
+            crew=front.crew(header.workspace, with_secrets=False),
+            expiry=front.expiry,
+            templates=front.templates,
+            percepts=percepts,
+            workspace=header.workspace,
+            now=moment,
+        )
     if as_json:
         front.output.print_json(plan_document(plan, expiry=front.expiry, now=moment))
     else:
@@ -73,8 +75,10 @@ def _from_file(front: Front, path: Path) -> tuple[Session, TurnLog, tuple[Percep
     return session, TurnList(turns), ()
 
 
-def _from_store(front: Front, ref: str | None) -> tuple[Session, TurnLog, tuple[Percept, ...]]:
+def _from_store(front: Front, ref: str | None, reading: ExitStack) -> tuple[Session, TurnLog, tuple[Percept, ...]]:
+    """All of it from one state of the store, for as long as `reading` lasts."""
     store = front.store(read_only=True)
+    reading.enter_context(store.snapshot())
     try:
         session = store.find(ref, front.workspace)
     except NotFound:

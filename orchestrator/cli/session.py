@@ -59,15 +59,17 @@ def list_(front: Front, everywhere: bool, as_json: bool) -> None:
 def show(front: Front, ref: str | None, turn: int | None, as_json: bool) -> None:
     """A session with its turns; failed and interrupted ones too."""
     store = front.store(read_only=True)
-    session = store.find(ref, front.workspace)
-    log = store.log(session.id)
-    if turn is not None and log.get(turn) is None:
-        raise NotFound(f"session {session.id[:8]} has no turn {turn}", hint=f"it has the turns 0 to {log.next_index - 1}" if log.next_index else "it has none")
-    turns = _all_turns(log) if turn is None else tuple(found for found in [log.get(turn)] if found is not None)
-    if as_json:
-        front.output.print_json(_shown_document(front, session, log, turns))
-    else:
-        _show(front, session, log, turns)
+    with store.snapshot():
+        session = store.find(ref, front.workspace)
+        log = store.log(session.id)
+        if turn is not None and log.get(turn) is None:
+            hint = f"it has the turns 0 to {log.next_index - 1}" if log.next_index else "it has none"
+            raise NotFound(f"session {session.id[:8]} has no turn {turn}", hint=hint)
+        turns = _all_turns(log) if turn is None else tuple(found for found in [log.get(turn)] if found is not None)
+        if as_json:
+            front.output.print_json(_shown_document(front, session, log, turns))
+        else:
+            _show(front, session, log, turns)
 
 
 @command.command("search")
@@ -116,8 +118,9 @@ def pick(front: Front, everywhere: bool) -> None:
 def export(front: Front, ref: str | None, style: str | None, raw: bool, output: Path | None) -> None:
     """The session document; secrets are masked unless --raw."""
     store = front.store(read_only=True)
-    session = store.find(ref, front.workspace)
-    text = _exported(session, _all_turns(store.log(session.id)), style, raw=raw)
+    with store.snapshot():
+        session = store.find(ref, front.workspace)
+        text = _exported(session, _all_turns(store.log(session.id)), style, raw=raw)
     if raw:
         front.output.notice("--raw: keys, tokens and passwords that stand in the texts are not masked")
     if output is None:
@@ -169,8 +172,9 @@ def rename(front: Front, ref: str, name: str, as_json: bool) -> None:
 def fork(front: Front, ref: str | None, name: str | None, as_json: bool) -> None:
     """A copy that goes its own way; agents with their own conversation start afresh in it."""
     store = front.store()
-    session = store.find(ref, front.workspace)
-    turns = tuple(turn for turn in _all_turns(store.log(session.id)) if turn.outcome is not Outcome.OPEN)
+    with store.snapshot():
+        session = store.find(ref, front.workspace)
+        turns = tuple(turn for turn in _all_turns(store.log(session.id)) if turn.outcome is not Outcome.OPEN)
     now = front.clock.now()
     copy = replace(session, id=front.new_id(), nonce=front.new_nonce(), name=name, external_sessions=(), created_at=now, updated_at=now)
     store.import_session(copy, turns)
@@ -185,9 +189,12 @@ def fork(front: Front, ref: str | None, name: str | None, as_json: bool) -> None
 def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     """Remove a session; an export of it is kept in the data folder unless --purge."""
     store = front.store()
-    session = store.find(ref, front.workspace)
-    kept = None if purge else _keep(front, session, _all_turns(store.log(session.id)))
-    store.drop(session.id)
+    with store.snapshot():
+        session = store.find(ref, front.workspace)
+        log = store.log(session.id)
+        end, turns = log.next_index, () if purge else _all_turns(log)
+    kept = None if purge else _keep(front, session, turns)
+    store.drop(session.id, end)
     _done(front, session, f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""), as_json, export=kept)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
@@ -109,6 +110,9 @@ class Store(Protocol):
     def now(self) -> datetime:
         """The store's own clock, aware, in UTC; leases go by it."""
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Everything that this thread reads inside the block comes from one state of the store; nothing is written there."""
+
     def create(self, session: Session) -> None:
         """A new session without turns."""
 
@@ -148,8 +152,8 @@ class Store(Protocol):
     def import_session(self, session: Session, turns: Sequence[Turn]) -> None:
         """A whole session at once; an id that is taken raises `StoreError` and nothing is stored."""
 
-    def drop(self, session: str) -> None:
-        """Remove a session and its turns; raises `SessionInUse` while it is held."""
+    def drop(self, session: str, next_index: int) -> None:
+        """Remove a session whose next turn would have that index. Raises `SessionInUse` while it is held, `StoreError` when turns were added meanwhile."""
 
     def usage(self, by: UsageKey, *, workspace: str | None = None, session: str | None = None, since: datetime | None = None) -> Sequence[UsageSum]:
         """The usage of all turns, however they ended, summed by that key, by agent and by source of the cost; of one workspace, one session, or all."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -54,11 +55,31 @@ class Database:
         with self._lock:
             return self._guard(lambda: self._read_only(work) if self.read_only else self._transact(work, "BEGIN"))
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Readings of this thread inside the block see one state of the file, and take no turns with other threads in between.
+
+        A file that does not change while it is read (`Reading.stamp`) needs none.
+        """
+        with self._lock:
+            connection = self._guard(self._readable)
+            if connection is None or connection.in_transaction:
+                yield
+                return
+            self._guard(lambda: connection.execute("BEGIN"))
+            try:
+                yield
+            finally:
+                if connection is self._connection and connection.in_transaction:  # a repair meanwhile has closed it
+                    connection.execute("ROLLBACK")
+
     def write(self, work: Work[T]) -> T:
         """What the work gives, after its changes are committed; all of them or none."""
         if self.read_only:
             raise StoreReadOnly(f"the store in {self.files.folder} was opened for reading only")
         with self._lock:
+            if self._connection is not None and self._connection.in_transaction:
+                raise RuntimeError("nothing is written inside a snapshot")
             return self._guard(lambda: self._transact(work, "BEGIN IMMEDIATE"))
 
     def owner_lock(self) -> str | None:
@@ -107,6 +128,19 @@ class Database:
         except OSError as error:
             self.notice(f"no backup was made: {error.strerror or error}")
         return False
+
+    @property
+    def _connection(self) -> sqlite3.Connection | None:
+        if self._writing is not None:
+            return self._writing.connection
+        return self._reading.connection if self._reading is not None else None
+
+    def _readable(self) -> sqlite3.Connection | None:
+        """The connection that readings inside a snapshot share."""
+        if not self.read_only:
+            return self._connection
+        reading = self._reading = self._fresh()
+        return reading.connection if reading.stamp is None else None
 
     def _repair(self, opened: Writing) -> Writing:
         """Begin again with what a rescue saves; our presence goes on, and so our leases do."""
@@ -180,6 +214,8 @@ class Database:
 
 
 def _in_transaction(connection: sqlite3.Connection, work: Work[T], begin: str) -> T:
+    if connection.in_transaction:  # of a snapshot, in which nothing is written
+        return work(connection)
     connection.execute(begin)
     try:
         result = work(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -56,6 +57,9 @@ class SqliteStore:
     def close(self) -> None:
         self._database.close()
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        return self._database.snapshot()
+
     # -- sessions ----------------------------------------------------------------------------------
 
     def create(self, session: Session) -> None:
@@ -89,12 +93,13 @@ class SqliteStore:
         now, platform = self.now(), self._database.platform
         self._database.write(lambda connection: sessions.import_session(connection, session, turns, now=now, platform=platform))
 
-    def drop(self, session: str) -> None:
+    def drop(self, session: str, next_index: int) -> None:
         identity, now, database = well_formed(session), self.now(), self._database
 
         def dropped(connection: sqlite3.Connection) -> None:
             sessions.require(connection, identity)
             leases.refuse_held(connection, identity, now=now, is_dead=database.is_dead)
+            turns.refuse_longer(connection, identity, next_index)
             search.forget_session(connection, identity, database.notice)
             percepts.drop_session(connection, identity, database.files.archive, now=now, notice=database.notice)
             connection.execute("DELETE FROM unindexed WHERE turn IN (SELECT id FROM turns WHERE session = ?)", (identity,))

@@ -46,6 +46,12 @@ def close_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> bool
     return True
 
 
+def refuse_longer(connection: sqlite3.Connection, session: str, next_index: int) -> None:
+    """Raises `StoreError` when the session has turns at or after that index: whoever says so has not seen them."""
+    if connection.execute("SELECT 1 FROM turns WHERE session = ? AND idx >= ? LIMIT 1", (session, next_index)).fetchone() is not None:
+        raise StoreError(f"session {session} has got turns since it was looked at", hint="look at it again")
+
+
 def interrupt(connection: sqlite3.Connection, session: str) -> None:
     """Mark what is found open: nobody works on it any more. When it ended is not known."""
     connection.execute(

@@ -217,19 +217,45 @@ class TestSessions:
     def test_a_dropped_session_is_gone_with_its_turns(self, store: Store, new_session: Make, completed: Completed) -> None:
         store.import_session(new_session("s1"), [completed(0)])
         assert store.search("prompt", None)
-        store.drop("s1")
+        store.drop("s1", 1_000_000)
         assert not store.search("prompt", None)
         store.import_session(new_session("s1"), [])
         assert store.log("s1").next_index == 0
         with pytest.raises(NotFound):
-            store.drop("nothing")
+            store.drop("nothing", 1_000_000)
+
+    def test_a_session_that_grew_since_it_was_looked_at_is_not_dropped(self, store: Store, new_session: Make, completed: Completed) -> None:
+        store.import_session(new_session("s1"), [completed(0), completed(1)])
+        with pytest.raises(StoreError, match="got turns since"):
+            store.drop("s1", 1)
+        assert store.log("s1").next_index == 2
+        store.drop("s1", 2)
+
+    @pytest.mark.parametrize("read_only", [False, True])
+    def test_a_snapshot_is_one_state_whatever_others_write(self, opened: Opened, new_session: Make, completed: Completed, *, read_only: bool) -> None:
+        writer = opened()
+        writer.import_session(new_session("s1", name="before"), [completed(0)])
+        reader = opened(read_only=read_only)
+        with reader.snapshot():
+            assert reader.find("s1", "/work/a").name == "before"
+            claim = writer.claim("s1", "other", timedelta(minutes=1))
+            assert isinstance(claim, Claim)
+            writer.open_turn(claim, replace(completed(1), outcome=Outcome.OPEN), new_session("s1", name="after"))
+            seen = (reader.find("s1", "/work/a").name, reader.log("s1").next_index, [summary.turns for summary in reader.list(None)])
+        assert seen == ("before", 1, [1])
+        assert (reader.find("s1", "/work/a").name, reader.log("s1").next_index) == ("after", 2)
+
+    def test_nothing_is_written_inside_a_snapshot(self, store: Store, new_session: Make) -> None:
+        with store.snapshot(), store.snapshot(), pytest.raises(RuntimeError, match="inside a snapshot"):
+            store.create(new_session("s1"))
+        store.create(new_session("s1"))
 
     def test_a_held_session_is_not_dropped(self, store: Store, held: Held) -> None:
         _, claim = held(store, owner="desk")
         with pytest.raises(SessionInUse, match="desk"):
-            store.drop("s1")
+            store.drop("s1", 1_000_000)
         store.release(claim)
-        store.drop("s1")
+        store.drop("s1", 1_000_000)
 
 
 class TestTurns:
@@ -357,7 +383,7 @@ class TestLeases:
     def test_fences_never_repeat_even_when_the_session_comes_anew(self, store: Store, held: Held) -> None:
         _, claim = held(store)
         store.release(claim)
-        store.drop("s1")
+        store.drop("s1", 1_000_000)
         _, again = held(store)
         assert again.fence > claim.fence
 
@@ -475,7 +501,7 @@ class TestSearch:
         for identity in ("s1", "s2"):
             store.import_session(new_session(identity), [completed(0)])
         assert len(store.search("prompt", None)) == 2
-        store.drop("s1")
+        store.drop("s1", 1_000_000)
         store.import_session(new_session("s3"), [completed(0)])
         assert {hit.session for hit in store.search("prompt", None)} == {"s2", "s3"}
 
@@ -697,7 +723,7 @@ class TestReading:
             lambda: reader.create(session),
             lambda: reader.claim("s1", "x", MINUTE),
             lambda: reader.save(claim, session),
-            lambda: reader.drop("s1"),
+            lambda: reader.drop("s1", 1_000_000),
             lambda: reader.learn(Percept("p", "c", "user")),
             lambda: reader.forget("p"),
             lambda: reader.mark_used(["p"], THEN),

@@ -241,7 +241,7 @@ def test_the_backup_fills_in_what_was_lost(filled: Path, folder: Path, sqlite: O
 
 def test_what_was_dropped_on_purpose_does_not_come_back_from_a_backup(filled: Path, sqlite: Opened) -> None:
     store = sqlite()
-    store.drop("s2")
+    store.drop("s2", 1_000_000)
     store.forget("p1")
     store.close()
     overwrite(filled, pages_of(filled, "steps")[3])

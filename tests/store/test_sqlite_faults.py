@@ -134,7 +134,7 @@ def test_what_only_a_dropped_session_knew_goes_to_the_archive(folder: Path, sqli
     store.create(Session(id="s1", workspace="/w", nonce="n"))
     store.learn(Percept("p1", "one", "user", scope="session", session="s1"))
     store.learn(Percept("p2", "two", "user"))
-    store.drop("s1")
+    store.drop("s1", 1_000_000)
     assert [percept.id for percept in store.percepts(session="s1")] == ["p2"]
     assert [record["percept"]["id"] for record in records(folder / "memory" / "global-archive.jsonl")] == ["p1"]
 
