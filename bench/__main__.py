@@ -25,7 +25,7 @@ from orchestrator.messages import Text
 from orchestrator.modes import Flags, Mode, decide, facts_of
 from orchestrator.planning import Wish, plan_turn
 from orchestrator.routing import Choice
-from orchestrator.session import Outcome, Role, Session, Turn, last_escalation_boundary
+from orchestrator.session import Outcome, Role, Session, Turn, TurnLog, last_escalation_boundary
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.tags import TagFilter, neutralise
@@ -63,31 +63,31 @@ def _row(folder: Path, kind: Kind, entries: int, runs: int, reference: float) ->
     store = front.store()
     header = session(str(folder), f"{kind}-{entries}")
     store.import_session(header, tuple(turns(entries, kind)))
-    log = store.log(header.id)
     limits = Limits()
 
-    def decided() -> None:
+    def decided(log: TurnLog) -> None:
         facts = facts_of(header, log, need=None, state=header.state, agent="strong", keeps_conversation=False, workspace=header.workspace)
         decide(facts, limits, Flags())
 
-    def digested() -> None:
+    def digested(log: TurnLog) -> None:
         limit = digest_limits(limits.context_budget_chars, BUDGET)
         boundary = last_escalation_boundary(log)
         primary_activity(log, boundary=boundary, nonce=header.nonce, limit=limit, sent=lambda _index: True)
         prior_escalation(log, nonce=header.nonce, limit=limit, sent=lambda _index: True)
 
-    def fitted() -> None:
+    def fitted(log: TurnLog) -> None:
         boundary = last_escalation_boundary(log)
         mode = Mode.RETURNING if kind == "mixed" else Mode.FIRST
         scope = scope_of(mode, keeps_conversation=False, boundary=boundary)
         fit(log, scope, Viewer("strong", clean=neutralise), profile="openai", available=BUDGET, returning_boundary=boundary if mode is Mode.RETURNING else None)
 
-    def all_three() -> None:
-        decided()
-        digested()
-        fitted()
+    def all_three(log: TurnLog) -> None:
+        decided(log)
+        digested(log)
+        fitted(log)
 
-    times = [_median(step, runs) for step in (decided, digested, fitted, all_three)]
+    # Each time with a log that has read nothing yet, as in a process that takes one turn.
+    times = [_median(lambda step=step: step(store.log(header.id)), runs) for step in (decided, digested, fitted, all_three)]  # type: ignore[misc]
     stored, written = _storing(store, header, folder, runs)
     front.close()
     opened = _median(lambda: _open_to_plan(folder, header.id), max(3, runs // 3))
