@@ -90,15 +90,17 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
         if report.handed_over is None or report.error is not None:
             return report
         try:
-            plan = planned(place, session, _handed_on(wish, report.handed_over, report.turn.index))
+            plan = planned(place, session, _handed_on(wish, report.handed_over, report.turn))
         except EscaleraError as error:
             return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and nobody can take it"))
+        watch(Shown("notice", f"{report.turn.agent!r} hands over: {report.handed_over}"))
         escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         return replace(escalated, escalated_from=report.turn.index, notices=(*report.notices, *escalated.notices))
 
 
-def _handed_on(wish: Wish, reason: str, index: int) -> Wish:
-    return replace(wish, choice=Choice(role=Role.ESCALATION), reason=reason, reason_by="primary", continues=index)
+def _handed_on(wish: Wish, reason: str, turn: Turn) -> Wish:
+    choice = Choice(handed_over=f"{turn.agent!r} handed over in turn {turn.index}")
+    return replace(wish, choice=choice, reason=reason, reason_by="primary", continues=turn.index)
 
 
 def begin_session(place: Workplace, session: Session, wish: Wish) -> None:

@@ -15,6 +15,8 @@ class Choice:
 
     role: Role | None = None
     agent: str | None = None
+    handed_over: str | None = None
+    """Set instead where the primary gave the turn away: what it did, for the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ def route(choice: Choice, *, asking_agent: str | None, primary: str | None, esca
     `asking_agent` is the one whose question is open, `None` when the session does not wait for a reply.
     Raises `UsageError` where the flags contradict each other, `ConfigError` where a role has no agent.
     """
+    if choice.handed_over is not None:
+        return Route(Role.ESCALATION, _agent_of(Role.ESCALATION, escalation), (Reason("self_escalation", choice.handed_over),))
     if choice.role is not None or choice.agent is not None:
         return _by_flag(choice, asking_agent=asking_agent, primary=primary, escalation=escalation, configured=configured)
     if asking_agent is not None:

@@ -52,6 +52,8 @@ def test_a_hand_over_is_followed_at_once_by_the_escalation_turn(scene: Scene, pr
     assert (first.outcome, first.prompt, first.answer.strip(), first.error) == (Outcome.ESCALATED, "fix the build", "I looked.", None)
     assert (second.outcome, second.prompt, second.continues, second.mode) == (Outcome.COMPLETED, None, 0, "first")
     assert (report.turn, report.escalated_from, report.session.state) == (second, 0, State.ROUTING)
+    assert rules(report.plan.route.reasons) == ["self_escalation"]
+    assert scene.seen("notice") == ["'local' hands over: too hard for me"]
     assert [shown.data["agent"] for shown in scene.shown if shown.type == "turn_started"] == ["local", "strong"]
     assert "too hard for me" in system(agent.requests[0])
     assert texts(agent.requests[0])[-1] == "user: fix the build"

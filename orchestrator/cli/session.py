@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -199,14 +201,21 @@ def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
 
 
 def _keep(front: Front, session: Session, turns: Sequence[Turn]) -> Path:
-    """The export of a session that goes, written whole before anything is removed."""
+    """The export of a session that goes, written whole before anything is removed, and over nothing that is there.
+
+    A session's id may hold anything (trial T78): the file's name is made of what is harmless in it, the time and a part of our own.
+    """
     folder = front.paths.data / "dropped"
-    path = folder / f"{session.id}.json"
+    path = folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', session.id)[:40]}-{front.clock.now():%Y%m%dT%H%M%S}-{front.new_id()[:8]}.json"
+    text = _exported(session, turns, None, raw=True)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(_exported(session, turns, None, raw=True), encoding="utf-8")
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
+        path.unlink(missing_ok=True)
         raise UsageError(
             f"the session stays, since its export cannot be written to {path}: {error.strerror}", hint="free some space, or use --purge"
         ) from error

@@ -101,8 +101,11 @@ class _Live(Watcher):
     def __init__(self, output: Output) -> None:
         super().__init__(output)
         from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        self._status = Console(stderr=True, no_color=not output.color).status("starting")
+        console = Console(stderr=True, no_color=not output.color)
+        self._status = Progress(SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(), console=console, transient=True)
+        self._task = self._status.add_task("starting")
         self._printed = False
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -112,7 +115,7 @@ class _Live(Watcher):
         match shown.type:
             case "turn_started":
                 mode = f", {shown.data['mode']}" if shown.data.get("mode") else ""
-                self._status.update(clean(f"{shown.data['agent']} ({shown.data['role']}{mode}) is thinking"))
+                self._status.reset(self._task, description=clean(f"{shown.data['agent']} ({shown.data['role']}{mode}) is thinking"))
                 self._status.start()
             case "text":
                 self._print(shown.text)

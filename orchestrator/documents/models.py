@@ -5,6 +5,7 @@ Strict about the type of every value; keys that are not known are passed over, s
 
 from __future__ import annotations
 
+import difflib
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -42,6 +43,18 @@ Json = dict[str, Any]  # tool arguments and what providers want back: any JSON o
 
 class _Shape(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_slips(cls, value: object) -> object:
+        """A key that is all but one of ours is a slip, and what stands under it would be lost."""
+        if not isinstance(value, dict):
+            return value
+        for key in set(value) - set(cls.model_fields):
+            absent = [name for name in cls.model_fields if name not in value]
+            if meant := difflib.get_close_matches(key, absent, n=1, cutoff=0.8):
+                raise ValueError(f"{key!r} is no key here; did you mean {meant[0]!r}?")
+        return value
 
 
 class TextStep(_Shape):
@@ -180,7 +193,7 @@ class SessionShape(_Shape):
     """One session with all its turns."""
 
     format: Literal["escalera.session/1"] = "escalera.session/1"
-    id: Stated | None = None
+    id: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"), AfterValidator(_not_blank)] | None = None
     name: Stated | None = None
     workspace: Stated | None = None
     created_at: Time | None = None
@@ -190,6 +203,6 @@ class SessionShape(_Shape):
     last_need: LastNeedShape | None = None
     brief: BriefShape | None = None
     external_sessions: list[ExternalSessionShape] = []
-    nonce: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
+    nonce: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = Field(default=None, description="one that is too short to be safe is replaced")
     turns: list[TurnShape]
     need_now: Any = Field(default=None, description="the need document at the time of `session show`; passed over when the document is read")

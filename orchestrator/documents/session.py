@@ -22,6 +22,9 @@ if TYPE_CHECKING:  # pydantic is imported where a document is read, so that writ
 
 FORMAT = "escalera.session/1"
 
+SAFE_NONCE = 8
+"""Characters of a nonce, at least (page 2): a shorter one can be guessed."""
+
 Document = dict[str, Any]  # what `json.dumps` takes
 SessionDocument = NewType("SessionDocument", Document)
 """A whole one; `models` declares it."""
@@ -134,7 +137,7 @@ def parse_session_document(
     session = Session(
         id=shape.id or new_id(),
         workspace=home,
-        nonce=shape.nonce or new_nonce(),
+        nonce=shape.nonce if shape.nonce and len(shape.nonce) >= SAFE_NONCE else new_nonce(),
         name=shape.name,
         created_at=shape.created_at,
         updated_at=shape.updated_at,

@@ -21,14 +21,15 @@ from orchestrator.settings.values import python_value
 
 ZERO_CONFIG_NOTICE = """\
 Nothing is configured, so `local` and `stand-in` are both a very small model that runs in this process: fine for a first look, no judge of anything.
-To put a real model in its place, name a server that is OpenAI-compatible
-(Ollama http://127.0.0.1:11434/v1, LM Studio http://127.0.0.1:1234/v1, llama.cpp http://127.0.0.1:8080/v1, or any other URL):
-  escalera --set agents.local.provider=openai --set agents.local.base_url=http://127.0.0.1:11434/v1 --set agents.local.model=NAME ask …
-To keep it, write the same to {user_file}:
-  [agents.local]
+To put real models in their place, write to {user_file} (or let `escalera doctor --write` do it):
+  [agents.local]            # any server that is OpenAI-compatible: Ollama (this URL), LM Studio (port 1234), llama.cpp (port 8080), …
   provider = "openai"
   base_url = "http://127.0.0.1:11434/v1"
-  model = "NAME\""""
+  model = "NAME"
+  [agents.stand-in]         # who is asked when it matters; "embedded" leaves the very small model there
+  provider = "claude-cli"
+For one command, in one line: escalera --set agents.local.provider=openai --set agents.local.base_url=http://127.0.0.1:11434/v1 \
+  --set agents.local.model=NAME --set agents.stand-in.provider=embedded ask …"""
 
 _ROLES = {"primary": BUILT_IN[0], "escalation": BUILT_IN[1]}
 _MOST_NAMED = 12

@@ -55,6 +55,7 @@ def refusal(data: object) -> str:
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 stated = words.filter(str.strip)
+identities = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=200).filter(str.strip)
 times = st.datetimes(min_value=datetime(1980, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - hypothesis wants naive bounds
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | words,
@@ -111,7 +112,7 @@ def sessions(draw: st.DrawFn) -> tuple[Session, tuple[Turn, ...]]:
     turns = draw(turn_lists())
     can_wait = any(turn.role is Role.ESCALATION and turn.outcome is Outcome.COMPLETED for turn in turns)
     session = Session(
-        id=draw(stated),
+        id=draw(identities),
         workspace=draw(stated),
         nonce=draw(st.from_regex(r"[a-z0-9]{8,16}", fullmatch=True)),
         name=draw(st.none() | stated),
@@ -364,3 +365,29 @@ def test_a_document_of_many_turns_is_read_in_linear_time() -> None:
 
     assert len(turns) == 5000
     assert next(ids) == 1
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"turns": [{"role": "primary", "prompt": "p", "asnwer": "a"}]}, "turns[0]: 'asnwer' is no key here; did you mean 'answer'?"),
+        ({"trns": []}, "'trns' is no key here; did you mean 'turns'?"),
+        ({"id": "a\nb", "turns": []}, "id: "),
+        ({"id": "x" * 201, "turns": []}, "id: "),
+        ({"id": " ", "turns": []}, "id: "),
+    ],
+)
+def test_a_slip_that_would_lose_text_is_refused(document: dict[str, Any], said: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        parse(document)
+
+    assert said in caught.value.message
+
+
+def test_keys_of_a_later_version_are_passed_over() -> None:
+    assert parse({"colour": "green", "turns": [{**MINIMAL["turns"][0], "mood": "fine"}]})[1] == parse(MINIMAL)[1]
+
+
+@pytest.mark.parametrize(("nonce", "used"), [("a", "newnonce"), ("7letter", "newnonce"), ("8letters", "8letters")])
+def test_a_nonce_that_can_be_guessed_is_replaced(nonce: str, used: str) -> None:
+    assert parse({**MINIMAL, "nonce": nonce})[0].nonce == used

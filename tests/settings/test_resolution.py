@@ -42,11 +42,28 @@ def test_nothing_configured_gives_the_two_built_in_agents_and_a_way_on(place: An
     assert settings.limits("local") == Limits()
     notice = zero_config_notice(settings) or ""
     assert "no judge of anything" in notice
-    assert "--set agents.local.provider=openai --set agents.local.base_url=http://127.0.0.1:11434/v1 --set agents.local.model=NAME" in notice
+    assert "--set agents.local.provider=openai --set agents.local.base_url=http://127.0.0.1:11434/v1" in notice
     assert not place.paths.config.exists()
 
 
-def test_the_line_of_the_notice_names_a_real_model(place: Any) -> None:
+def test_what_the_notice_tells_to_write_leaves_a_working_pair(place: Any) -> None:
+    notice = zero_config_notice(place.load()) or ""
+    line = " ".join(notice.replace("\\\n", "").split("in one line: ")[1].split())
+    sets = [word for word in line.split() if "=" in word]
+    snippet = "\n".join(row.strip() for row in notice.splitlines() if row.startswith("  [") or " = " in row)
+
+    by_line = place.load(sets=sets)
+    place.paths.user_file.parent.mkdir(parents=True, exist_ok=True)
+    place.paths.user_file.write_text(snippet)
+    by_file = place.load()
+
+    assert [(settings.primary, settings.escalation) for settings in (by_line, by_file)] == [("local", "stand-in")] * 2
+    assert [by_line.agent(name).provider for name in ("local", "stand-in")] == ["openai", "embedded"]
+    assert [by_file.agent(name).provider for name in ("local", "stand-in")] == ["openai", "claude-cli"]
+    assert by_line.agent("local").options == by_file.agent("local").options == {"base_url": "http://127.0.0.1:11434/v1", "model": "NAME"}
+
+
+def test_a_primary_alone_has_nobody_to_hand_over_to(place: Any) -> None:
     settings = place.load(sets=["agents.local.provider=openai", "agents.local.base_url=http://127.0.0.1:11434/v1", "agents.local.model=NAME"])
 
     assert settings.primary == "local"
