@@ -405,6 +405,8 @@ def _notices(case: _Case) -> tuple[str, ...]:
     notices = []
     if case.lost_memory:
         notices.append(f"{case.agent.name!r} lost its own memory of this conversation; it is told what happened and starts afresh")
+    if case.wish.fresh and case.way.role is Role.PRIMARY:
+        notices.append(f"--fresh is for an escalation agent; this turn goes to {case.agent.name!r}, the primary")
     if case.stand.waiting_lapsed:
         notices.append("nobody replied to the open question in time; it lapsed")
     return tuple(notices)

@@ -14,6 +14,9 @@ from orchestrator.providers import Cancel
 SAME_PRESS = 1.0
 """Seconds within which a second interrupt is the first one again: a key that bounces, or a parent that passes it on."""
 
+ENDING = tuple(number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None)
+"""What asks the program to go: also a terminal that was closed."""
+
 
 @contextmanager
 def cancelled_by_signals(cancel: Cancel, monotonic: Callable[[], float]) -> Iterator[None]:
@@ -36,7 +39,8 @@ def cancelled_by_signals(cancel: Cancel, monotonic: Callable[[], float]) -> Iter
     passing = threading.Thread(target=_pass_on, args=(arriving, cancel), name="interrupts", daemon=True)
     passing.start()
     descriptor = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    heeded = [number for number in (signal.SIGINT, *ENDING) if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup has it
+    before = {number: signal.signal(number, on_signal) for number in heeded}
     try:
         yield
     finally:
@@ -53,5 +57,5 @@ def _pass_on(arriving: socket.socket, cancel: Cancel) -> None:
     while numbers := arriving.recv(1):
         if numbers[0] == signal.SIGINT:
             cancel.set("cancelled by the user")
-        elif numbers[0] == signal.SIGTERM:
-            cancel.set("ended by SIGTERM")
+        elif numbers[0] in ENDING:
+            cancel.set(f"ended by {signal.Signals(numbers[0]).name}")

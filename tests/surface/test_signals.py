@@ -40,6 +40,7 @@ def interrupted(process: subprocess.Popen[str], event: str, numbers: Sequence[si
         ("while it streams", "text", [signal.SIGINT]),
         ("while it streams", "text", [signal.SIGINT] * 5),
         ("while it streams", "text", [signal.SIGTERM]),
+        ("while it streams", "text", [signal.SIGHUP]),
         ("while it waits to try again", "retry", [signal.SIGINT] * 2),
     ],
 )
