@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from orchestrator.errors import BudgetExceeded
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall
-from orchestrator.providers import ToolSchema
+from orchestrator.providers import Request, ToolSchema
 from orchestrator.settings.limits import Limits
 
 PartName = Literal["system", "orientation", "percepts", "tools", "prompt", "history"]
@@ -101,6 +101,22 @@ def measure_tools(tools: Sequence[ToolSchema]) -> int:
     return sum(len(tool.name) + len(tool.description) + len(compact_json(tool.parameters)) + PART_OVERHEAD for tool in tools)
 
 
+def measure_request(request: Request) -> int:
+    """The size of everything that one call sends: system texts or those of an own conversation, messages, tool schemas."""
+    own = request.conversation
+    texts = sum(measure_text(block.text) for block in request.system) + (0 if own is None else len(own.system_text) + len(own.context_block))
+    return texts + measure(request.messages) + measure_tools(request.tools)
+
+
+def estimate_request_tokens(request: Request) -> int:
+    """Tokens of what `measure_request` counts."""
+    texts = [block.text + " " * PART_OVERHEAD for block in request.system if block.text.strip()]
+    if request.conversation is not None:
+        texts += [request.conversation.system_text, request.conversation.context_block]
+    texts += [tool.name + tool.description + compact_json(tool.parameters) + " " * PART_OVERHEAD for tool in request.tools]
+    return sum(map(estimate_tokens, texts)) + estimate_message_tokens(request.messages)
+
+
 def estimate_tokens(text: str, *, ratio: float = 1.0) -> int:
     """Tokens of a text: three ASCII characters make one, and every other code point one per UTF-8 byte.
 
@@ -143,10 +159,12 @@ __all__ = [
     "PartName",
     "compact_json",
     "estimate_message_tokens",
+    "estimate_request_tokens",
     "estimate_tokens",
     "limit_chars",
     "measure",
     "measure_part",
+    "measure_request",
     "measure_text",
     "measure_tools",
     "require_room",
