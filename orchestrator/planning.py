@@ -30,6 +30,7 @@ from orchestrator.providers import Conversation, Request, SystemBlock, Timeouts,
 from orchestrator.routing import Choice, Route, route
 from orchestrator.session import (
     Brief,
+    EarlierTurns,
     ExternalSession,
     Need,
     Reason,
@@ -116,6 +117,8 @@ class Plan:
     budget: Budget
     request: Request
     notices: tuple[str, ...]
+    refit: Callable[[int, int], Request] = field(repr=False, compare=False)
+    """The request with room for so many characters of the running turn, so many of whose tool batches are not shown."""
 
     @property
     def mode(self) -> Mode | None:
@@ -156,7 +159,7 @@ def plan_turn(
         way = replace(way, reasons=(*way.reasons, lost_reason(agent.name)))
     decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh, conversation_lost=conversation_lost)
     chosen = choose(percepts, agent=agent.name, role=way.role, workspace=workspace, limits=agent.limits)
-    case = _Case(log, wish, workspace, stand, way, agent, decision, chosen, _told_need(stand, log, wish, now), _brief(stand, wish, decision))
+    case = _Case(log, log.next_index, wish, workspace, stand, way, agent, decision, chosen, _told_need(stand, log, wish, now), _brief(stand, wish, decision))
     return _fitted(case, crew, templates)
 
 
@@ -204,6 +207,7 @@ class _Case:
     """What was decided about one turn, before its texts are built."""
 
     log: TurnLog
+    index: int
     wish: Wish
     workspace: str
     stand: Standing
@@ -299,7 +303,14 @@ def _fitted(case: _Case, crew: Crew, templates: Templates, *, running: int = 0, 
         budget=Budget(limit, {**parts, "history": fitted.chars}, estimate_request_tokens(request)),
         request=request,
         notices=_notices(case),
+        refit=lambda running, batches: _refitted(case, crew, templates, running, batches),
     )
+
+
+def _refitted(case: _Case, crew: Crew, templates: Templates, running: int, batches: int) -> Request:
+    """From the log as it stood when the turn was planned: the turn itself has been opened since."""
+    case = replace(case, log=EarlierTurns(case.log, case.index))
+    return _fitted(case, crew, templates, running=running, batches=batches).request
 
 
 def _shrunk(writer: _Writer, digests: int | None, tools: Sequence[ToolSchema], room: int | None, batches: int) -> tuple[int | None, Texts]:

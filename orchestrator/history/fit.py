@@ -244,7 +244,7 @@ def _shorten(item: _Weighed, viewer: Viewer, profile: WireProfile, *, count: int
     for turn in item.unit.turns:
         steps: list[Part] = []
         for step in turn.steps:
-            steps.append(_stub(step) if left > 0 else step)
+            steps.append(stub(step) if left > 0 else step)
             left -= isinstance(step, ToolResult)
         turns.append(turn if all(new is old for new, old in zip(steps, turn.steps, strict=True)) else replace(turn, steps=tuple(steps)))
     touched = tuple(new.index for new, old in zip(turns, item.unit.turns, strict=True) if new is not old)
@@ -253,7 +253,7 @@ def _shorten(item: _Weighed, viewer: Viewer, profile: WireProfile, *, count: int
     return _Weighed(unit, messages, measure(messages), shortened=touched)
 
 
-def _stub(part: Part) -> Part:
+def stub(part: Part) -> Part:
     """A tool result's head and tail, with how much was cut between them; any other part as it is."""
     if not isinstance(part, ToolResult) or not _saving(part):
         return part
@@ -310,4 +310,4 @@ def _place(item: _Weighed) -> tuple[bool, int]:
     return item.unit.pending, item.unit.place
 
 
-__all__ = ["STUB_CHARS", "Dropped", "Fitted", "LeftOut", "Why", "fit", "keep_order", "stub_text"]
+__all__ = ["STUB_CHARS", "Dropped", "Fitted", "LeftOut", "Why", "fit", "keep_order", "stub", "stub_text"]
