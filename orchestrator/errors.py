@@ -234,7 +234,7 @@ class Cancelled(ProviderError):
 
 
 class BudgetExceeded(ProviderError):
-    """What is never dropped is larger than the budget; nothing was sent (page 3).
+    """What is never dropped is larger than the budget: nothing was sent or, in a tool loop, nothing more (page 3).
 
     `parts` are the sizes in characters, `limit` the budget.
     """

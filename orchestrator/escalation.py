@@ -12,6 +12,7 @@ from datetime import datetime
 from orchestrator.clock import Clock
 from orchestrator.crew import Crew
 from orchestrator.dispatch.heard import Heard
+from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
 from orchestrator.errors import Cancelled, EscaleraError, ProviderError, SessionLost, StoreError, StoreFull
 from orchestrator.lease import held
@@ -161,9 +162,9 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
 
 def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:
     """What ended the turn early, if anything did. An error of our own store is none of the turn's: it is raised."""
-    session = plan.standing.session
+    nonce, room = plan.standing.session.nonce, Room(plan.budget.limit_chars, plan.refit)
     try:
-        run_turn(plan.agent.provider, plan.request, limits=limits, role=plan.route.role, nonce=session.nonce, heard=heard, answered=answered, desk=desk)
+        run_turn(plan.agent.provider, plan.request, limits=limits, role=plan.route.role, nonce=nonce, heard=heard, answered=answered, desk=desk, room=room)
     except StoreError:
         raise
     except EscaleraError as error:

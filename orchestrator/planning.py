@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from orchestrator.context.delivery import context_block, delivered_marks, new_percepts, system_blocks, system_messages, system_text
 from orchestrator.context.digest import digest_limits, primary_activity, prior_escalation
-from orchestrator.context.orientation import OpenQuestion, Situation, brief_of, orientation
+from orchestrator.context.orientation import NOT_SHOWN_CHARS, OpenQuestion, Situation, brief_of, orientation
 from orchestrator.context.static import static_blocks
 from orchestrator.crew import Agent, Crew
 from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.errors import UsageError
-from orchestrator.history.budget import Budget, PartName, estimate_message_tokens, estimate_tokens, limit_chars, measure_text, measure_tools, require_room
+from orchestrator.history.budget import PART_OVERHEAD, Budget, PartName, estimate_request_tokens, limit_chars, measure_text, measure_tools, require_room
 from orchestrator.history.fit import Fitted, fit
 from orchestrator.history.normalise import normalise
 from orchestrator.history.render import Viewer
@@ -26,10 +26,11 @@ from orchestrator.memory.inject import Chosen, choose, format_percepts, format_t
 from orchestrator.messages import Message, Text, well_formed
 from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, lost_reason, resumable_session
 from orchestrator.percepts import Percept
-from orchestrator.providers import Conversation, Request, SystemBlock, Timeouts
+from orchestrator.providers import Conversation, Request, SystemBlock, Timeouts, ToolSchema
 from orchestrator.routing import Choice, Route, route
 from orchestrator.session import (
     Brief,
+    EarlierTurns,
     ExternalSession,
     Need,
     Reason,
@@ -116,6 +117,8 @@ class Plan:
     budget: Budget
     request: Request
     notices: tuple[str, ...]
+    refit: Callable[[int, int], Request] = field(repr=False, compare=False)
+    """The request with room for so many characters of the running turn, so many of whose tool batches are not shown."""
 
     @property
     def mode(self) -> Mode | None:
@@ -156,7 +159,7 @@ def plan_turn(
         way = replace(way, reasons=(*way.reasons, lost_reason(agent.name)))
     decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh, conversation_lost=conversation_lost)
     chosen = choose(percepts, agent=agent.name, role=way.role, workspace=workspace, limits=agent.limits)
-    case = _Case(log, wish, workspace, stand, way, agent, decision, chosen, _told_need(stand, log, wish, now), _brief(stand, wish, decision))
+    case = _Case(log, log.next_index, wish, workspace, stand, way, agent, decision, chosen, _told_need(stand, log, wish, now), _brief(stand, wish, decision))
     return _fitted(case, crew, templates)
 
 
@@ -204,6 +207,7 @@ class _Case:
     """What was decided about one turn, before its texts are built."""
 
     log: TurnLog
+    index: int
     wish: Wish
     workspace: str
     stand: Standing
@@ -236,33 +240,41 @@ class _Case:
         return resumable_session(own, self.workspace, self.agent.config_dir)
 
 
-def _fitted(case: _Case, crew: Crew, templates: Templates) -> Plan:
-    """Build the texts, with digests that shrink before the turn is refused for its size, then fit the history to what is left."""
+def _fitted(case: _Case, crew: Crew, templates: Templates, *, running: int = 0, batches: int = 0) -> Plan:
+    """Build the texts, with digests that shrink before the turn is refused for its size, then fit the history to what is left.
+
+    `running` characters are already taken by what the turn has done so far, of which `batches` are not shown.
+    """
     capabilities = case.agent.provider.capabilities
     boundary = last_escalation_boundary(case.log)
     scope = scope_of(case.mode, keeps_conversation=case.keeps_conversation, boundary=boundary)
     limit = limit_chars(case.agent.limits, capabilities.context_window_tokens)
     tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=_hands_over(case, crew))) if capabilities.takes_tools else ()
+    room = None if limit is None else limit - running
     digests = digest_limits(case.agent.limits.context_budget_chars, limit)
     writer = _Writer(case, crew, templates, scope, boundary)
-    texts = writer.texts(digests)
-    parts = _parts(texts, measure_tools(tools))
-    while limit is not None and sum(parts.values()) > limit and digests != 0:
-        digests = min(len(texts.orientation), digests or len(texts.orientation)) // 2
-        texts = writer.texts(digests)
+    line = 0
+    while True:
+        digests, texts = _shrunk(writer, digests, tools, None if room is None else room - line, batches)
         parts = _parts(texts, measure_tools(tools))
-    fitted = fit(
-        case.log,
-        scope,
-        Viewer(case.agent.name, case.agent.provider.model, clean=neutralise),
-        profile=capabilities.profile,
-        available=require_room(parts, limit, case.agent.name),
-        returning_boundary=boundary if case.mode is Mode.RETURNING else None,
-        continuing=case.wish.continues,
-    )
-    if not_shown := fitted.dropped.count_not_shown:
-        texts = writer.texts(digests, not_shown=not_shown)
-        parts = _parts(texts, measure_tools(tools))
+        reserve = writer.line_chars(texts)
+        fitted = fit(
+            case.log,
+            scope,
+            Viewer(case.agent.name, case.agent.provider.model, clean=neutralise),
+            profile=capabilities.profile,
+            available=require_room(parts, room, case.agent.name),
+            reserve=reserve,
+            returning_boundary=boundary if case.mode is Mode.RETURNING else None,
+            continuing=case.wish.continues,
+        )
+        if fitted.left_out_for_budget:
+            texts = writer.texts(digests, not_shown=fitted.dropped.count_not_shown, batches=fitted.batches_left_out + batches)
+            parts = _parts(texts, measure_tools(tools))
+        if line or room is None or sum(parts.values()) + fitted.chars <= room:
+            break
+        line = reserve  # it has no room beside what is never dropped, of which it is one now
+    require_room({**parts, "history": fitted.chars}, room, case.agent.name)
     prompt = Message("user", (Text(texts.prompt),))
     request = Request(
         agent=case.agent.name,
@@ -274,7 +286,6 @@ def _fitted(case: _Case, crew: Crew, templates: Templates) -> Plan:
         session=case.stand.session.id,
         timeouts=Timeouts(case.agent.limits.first_byte_timeout, case.agent.limits.idle_timeout, case.agent.limits.turn_timeout),
     )
-    tokens = sum(estimate_tokens(block.text) for block in texts.blocks) + estimate_message_tokens(request.messages) + measure_tools(tools) // 3
     return Plan(
         index=case.log.next_index,
         wish=case.wish,
@@ -289,10 +300,26 @@ def _fitted(case: _Case, crew: Crew, templates: Templates) -> Plan:
         chosen=case.chosen,
         scope=scope,
         fitted=fitted,
-        budget=Budget(limit, {**parts, "history": fitted.chars}, tokens),
+        budget=Budget(limit, {**parts, "history": fitted.chars}, estimate_request_tokens(request)),
         request=request,
         notices=_notices(case),
+        refit=lambda running, batches: _refitted(case, crew, templates, running, batches),
     )
+
+
+def _refitted(case: _Case, crew: Crew, templates: Templates, running: int, batches: int) -> Request:
+    """From the log as it stood when the turn was planned: the turn itself has been opened since."""
+    case = replace(case, log=EarlierTurns(case.log, case.index))
+    return _fitted(case, crew, templates, running=running, batches=batches).request
+
+
+def _shrunk(writer: _Writer, digests: int | None, tools: Sequence[ToolSchema], room: int | None, batches: int) -> tuple[int | None, Texts]:
+    """The texts with the largest digests, of those halved again and again, that leave no part without room; else with none."""
+    texts = writer.texts(digests, batches=batches)
+    while room is not None and sum(_parts(texts, measure_tools(tools)).values()) > room and digests != 0:
+        digests = min(len(texts.orientation), digests or len(texts.orientation)) // 2
+        texts = writer.texts(digests, batches=batches)
+    return digests, texts
 
 
 def _hands_over(case: _Case, crew: Crew) -> bool:
@@ -331,12 +358,12 @@ class _Writer:
             agent_prompt=case.agent.prompt,
         )
 
-    def texts(self, digests: int | None, *, not_shown: int = 0) -> Texts:
+    def texts(self, digests: int | None, *, not_shown: int = 0, batches: int = 0) -> Texts:
         case = self._case
         nonce = case.stand.session.nonce
         activity = primary_activity(case.log, boundary=self._away_since, nonce=nonce, limit=digests, sent=self._in_scope)
         prior = prior_escalation(case.log, nonce=nonce, limit=digests, sent=self._in_scope)
-        told = orientation(self._templates, self._situation(activity, prior), not_shown=not_shown)
+        told = orientation(self._templates, self._situation(activity, prior), not_shown=not_shown, batches=batches)
         percepts = self._percepts()
         block, tool_block = format_percepts(percepts, self._templates), format_tool_percepts(percepts, self._templates)
         prompt = neutralise(case.wish.prompt)
@@ -344,6 +371,12 @@ class _Writer:
             return Texts(self._static, told, block, tool_block, "\n\n".join(text for text in (tool_block, prompt) if text), None, {})
         delivered = delivered_marks(self._delivered, primary_activity=activity, prior_escalation=prior, percepts=[percept.id for percept in percepts])
         return Texts(self._static, told, block, tool_block, prompt, self._conversation(told, block, tool_block), delivered)
+
+    def line_chars(self, texts: Texts) -> int:
+        """What the line about turns that are not shown adds to these texts at most; one of the user's own may be longer than ours."""
+        count = max(1, self._case.log.next_index)
+        line = 2 + len(self._templates.render("not_shown", count=count, batches=count))
+        return max(NOT_SHOWN_CHARS, line) + (0 if texts.orientation.strip() else PART_OVERHEAD)
 
     @property
     def _away_since(self) -> int:

@@ -7,9 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from orchestrator.documents.plan import plan_document
 from orchestrator.errors import BudgetExceeded, ConfigError, NotFound, UsageError
-from orchestrator.history.budget import measure, measure_text, measure_tools
+from orchestrator.history.budget import PART_OVERHEAD, measure, measure_request, measure_text, measure_tools
 from orchestrator.messages import Text, ToolCall, ToolResult
 from orchestrator.percepts import Percept
 from orchestrator.planning import NEW, Expiry, Plan, Wish, plan_turn, started
@@ -338,3 +341,123 @@ def test_a_fresh_start_that_is_wished_of_a_primary_is_told(scene: Scene) -> None
 
     assert scene.plan(fresh=True).notices == ("--fresh is for an escalation agent; this turn goes to 'local', the primary",)
     assert scene.plan(fresh=True, escalate=True).notices == ()
+
+
+# -- never more than the budget -------------------------------------------------------------------
+
+
+def unless_refused(limit: int, planned: Callable[[], Plan]) -> Plan | None:
+    """The plan; `None` where it was refused for a good reason."""
+    try:
+        return planned()
+    except BudgetExceeded as refusal:
+        if sum(refusal.parts.values()) <= limit:
+            raise AssertionError("refused although it fits") from refusal
+        return None
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_never_more_is_sent_than_the_budget_allows(plan: Planner, data: st.DataObject) -> None:
+    sizes = st.integers(0, 900)
+    turns: list[Turn] = []
+    for index in range(data.draw(st.integers(0, 6))):
+        calls = [
+            step
+            for n in range(data.draw(st.integers(0, 3)))
+            for step in (ToolCall(f"c{index}{n}", "grep", {"q": "y" * 60}), ToolResult(f"c{index}{n}", "z" * data.draw(sizes)))
+        ]
+        make = data.draw(st.sampled_from([p, e]))
+        turns.append(replace(make(index), steps=(*calls, Text("x" * (1 + data.draw(sizes))))))
+    capabilities = data.draw(st.sampled_from([TOOLS, Capabilities(), replace(TOOLS, profile="anthropic"), replace(TOOLS, profile="bedrock")]))
+    wish = Wish("do it", data.draw(st.sampled_from([ESCALATE, Choice()])))
+    limit = data.draw(st.integers(1500, 4500))
+
+    made = unless_refused(
+        limit,
+        lambda: plan(turns, wish, agent=strong(capabilities=capabilities), primary=local(capabilities=capabilities), limits=f"message_budget_chars = {limit}"),
+    )
+
+    if made is None:
+        return
+    assert measure_request(made.request) == made.budget.total_chars <= limit
+    left_out = any(why == "budget" for _, why in made.fitted.dropped) or bool(made.fitted.cut)
+    assert ("not shown" in made.texts.orientation) == left_out
+
+
+@pytest.mark.parametrize("slack", [0, 5, 20, 40, 60, 79, 80, 91, 93])
+def test_the_line_about_what_is_not_shown_is_never_too_much(plan: Planner, slack: int) -> None:
+    whole = plan([p(0, "x" * 500)], Wish("now"))
+    assert whole.texts.orientation == ""
+    limit = whole.budget.total_chars - whole.budget.parts["history"] + slack
+
+    made = unless_refused(limit, lambda: plan([p(0, "x" * 500)], Wish("now"), limits=f"message_budget_chars = {limit}"))
+
+    if made is None:
+        assert slack < len("1 earlier turn is not shown.") + PART_OVERHEAD
+        return
+    assert made.budget.total_chars <= limit
+    assert "1 earlier turn is not shown." in made.texts.orientation
+
+
+def test_digests_shrink_for_the_line_about_what_is_not_shown(plan: Planner) -> None:
+    turns = [p(0, "x" * 3000), e(1, "y" * 3000), *(p(index, "z" * 3000) for index in range(2, 12))]
+    whole = plan(turns, limits="message_budget_chars = 30000")
+    fixed = whole.budget.total_chars - whole.budget.parts["history"] - len("\n\n10 earlier turns are not shown.")
+
+    tight = plan(turns, limits=f"message_budget_chars = {fixed - 1000}")
+
+    assert tight.budget.total_chars <= fixed - 1000
+    assert "earlier turns are not shown." in tight.texts.orientation
+    assert len(tight.texts.orientation) > 500, "the digests went at once instead of shrinking"
+
+
+def test_a_line_of_the_users_own_that_is_too_long_is_reckoned_with(tmp_path: Path) -> None:
+    (tmp_path / "not_shown.jinja").write_text("{{ count }} not shown " + "!" * 400)
+    crew = crew_of(tmp_path, {"local": local()}, roles={"primary": "local"}, more="[limits]\nmessage_budget_chars = 4000\n")
+    turns = TurnList([p(index, "x" * 100 * index) for index in range(1, 12)])
+
+    made = plan_turn(SESSION, turns, Wish("x"), crew=crew, expiry=Expiry(), templates=Templates([tmp_path]), percepts=(), workspace="/work/a", now=START)
+
+    assert "!" * 400 in made.texts.orientation
+    assert measure_request(made.request) == made.budget.total_chars <= 4000
+
+
+def test_tools_count_where_turns_are_not_shown(plan: Planner) -> None:
+    made = plan([p(index, "x" * 900) for index in range(20)], agent=strong(capabilities=TOOLS), limits="message_budget_chars = 9000")
+
+    assert made.fitted.dropped.count_not_shown > 0
+    assert made.budget.parts["tools"] == measure_tools(made.request.tools) > 0
+    assert made.budget.parts["orientation"] == measure_text(made.texts.orientation)
+    assert made.budget.total_chars == measure_request(made.request)
+
+
+def test_left_out_tool_calls_are_told_and_listed(plan: Planner) -> None:
+    steps = [step for n in range(6) for step in (ToolCall(f"c{n}", "grep", {"q": "y" * 300}), ToolResult(f"c{n}", "z" * 350))]
+    turns = [replace(p(0), steps=(*steps, Text("done")))]
+    whole = plan(turns, Wish("now"))
+
+    made = plan(turns, Wish("now"), limits=f"message_budget_chars = {whole.budget.total_chars - 1500}")
+
+    count = made.fitted.batches_left_out
+    assert 0 < count < 6
+    assert f"{count} rounds of tool calls are not shown." in made.texts.orientation
+    assert plan_document(made, expiry=Expiry(), now=START)["history"]["dropped"] == [{"turn": 0, "why": "budget", "batches": count}]
+
+
+# -- tokens ---------------------------------------------------------------------------------------
+
+
+def test_tokens_are_those_of_what_is_really_sent_to_a_conversation_that_goes_on(plan: Planner) -> None:
+    known = ExternalSession(agent="strong", id="e1", workspace="/work/a", turn_index=0, system_text="frozen " * 3000)
+
+    made = plan([e(0)], agent=strong(capabilities=OWN), session=replace(SESSION, external_sessions=(known,)))
+
+    assert made.budget.total_chars == measure_request(made.request)
+    assert made.budget.tokens_estimate >= made.budget.total_chars / 3
+
+
+def test_tokens_of_tools_are_estimated(plan: Planner) -> None:
+    made = plan(agent=strong(capabilities=TOOLS))
+
+    assert made.budget.tokens_estimate >= made.budget.total_chars / 3

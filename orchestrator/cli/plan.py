@@ -104,6 +104,8 @@ def show_plan(output: Output, plan: Plan) -> None:
     output.say(f"  history: {plan.scope.name}, turns sent: {spans(plan.fitted.sent) or 'none'}")
     for why, turns in _left_out(plan).items():
         output.say(f"  left out ({why}): turns {spans(turns)}")
+    for turn, count in plan.fitted.cut:
+        output.say(f"  left out (budget): the oldest {count} rounds of tool calls in turn {turn}")
     if plan.fitted.shortened:
         output.say(f"  tool results shortened in turns {spans(plan.fitted.shortened)}")
     withheld = f", {len(plan.chosen.withheld)} withheld" if plan.chosen.withheld else ""

@@ -55,12 +55,13 @@ class Situation:
     """What the agent's external session has been told (`delivered_marks`); empty where it has none."""
 
 
-def orientation(templates: Templates, situation: Situation, *, not_shown: int = 0) -> str:
+def orientation(templates: Templates, situation: Situation, *, not_shown: int = 0, batches: int = 0) -> str:
     """The orientation's blocks in page 2's order, blank ones left out; `""` when there is nothing to tell.
 
-    `not_shown` turns that the history leaves out add one line, at most `NOT_SHOWN_CHARS` with its separator.
+    `not_shown` turns that the history leaves out, and `batches` of tool calls of the newest one that it shows, add one
+    line, at most `NOT_SHOWN_CHARS` with its separator.
     """
-    return "\n\n".join(block for block in _blocks(_Writer(templates), situation, not_shown) if block)
+    return "\n\n".join(block for block in _blocks(_Writer(templates), situation, not_shown, batches) if block)
 
 
 def brief_of(prompt: str) -> str:
@@ -68,7 +69,7 @@ def brief_of(prompt: str) -> str:
     return prompt.strip()[:MAX_BRIEF]
 
 
-def _blocks(write: _Writer, situation: Situation, not_shown: int) -> Iterator[str]:
+def _blocks(write: _Writer, situation: Situation, not_shown: int, batches: int) -> Iterator[str]:
     if situation.mode is None:
         yield from _for_primary(write, situation)
     elif situation.keeps_conversation and situation.mode in (Mode.RESUME, Mode.CONTINUATION):
@@ -77,8 +78,8 @@ def _blocks(write: _Writer, situation: Situation, not_shown: int) -> Iterator[st
         yield from _for_escalation(write, situation)
     if situation.open_question is not None:
         yield write.quoting("open_question", question=situation.open_question.text, agent=one_line(situation.open_question.agent, _MAX_NAME))
-    if not_shown > 0:
-        yield write.templates.render("not_shown", count=not_shown)
+    if not_shown > 0 or batches > 0:
+        yield write.templates.render("not_shown", count=not_shown, batches=batches)
     if situation.lost_session:
         yield write.templates.render("lost_session")
 

@@ -13,8 +13,8 @@ from orchestrator.clock import Clock
 from orchestrator.dispatch.events import is_event
 from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.dispatch.retry import with_retries
+from orchestrator.dispatch.room import Batch, Room, next_request
 from orchestrator.errors import Blocked, Cancelled, EmptyAnswer, EscaleraError, Incomplete, ProtocolError, ProviderError, TimedOut
-from orchestrator.history.normalise import normalise
 from orchestrator.messages import CostSource, Message, Part, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
 from orchestrator.providers import (
     Ask,
@@ -30,7 +30,6 @@ from orchestrator.providers import (
     TextDelta,
     ToolResultSeen,
     UsageReport,
-    WireProfile,
     Withdrawn,
 )
 from orchestrator.session import Role
@@ -87,15 +86,17 @@ class Desk:
     """Called with each finished step, in order, before the next one begins."""
 
 
-def run_turn(provider: Provider, request: Request, *, limits: Limits, role: Role, nonce: str, heard: Heard, answered: Answered, desk: Desk) -> None:
-    """Call the provider, run the tools it asks for, call again; fills `answered` and `heard` as it goes.
+def run_turn(
+    provider: Provider, request: Request, *, limits: Limits, role: Role, nonce: str, heard: Heard, answered: Answered, desk: Desk, room: Room | None = None
+) -> None:
+    """Call the provider, run the tools it asks for, call again, within `room`; fills `answered` and `heard` as it goes.
 
     Raises from the error tree when the turn fails; `answered` then holds what was done until there.
     """
     offered = {schema.name for schema in request.tools}
     tools = {tool.schema.name: tool for tool in session_tools(heard, hands_over="escalate" in offered)} if provider.capabilities.takes_tools else {}
     until = None if limits.turn_timeout is None else desk.clock.monotonic() + limits.turn_timeout
-    rounds = 0
+    first, batches = request, list[Batch]()
     while True:
         call = _Call(role, nonce, heard, desk, answered, until)
         with_retries(
@@ -116,13 +117,13 @@ def run_turn(provider: Provider, request: Request, *, limits: Limits, role: Role
         for result in results:
             answered.steps.append(result)
             desk.record(result)
-        rounds += 1
+        batches.append((Message("assistant", tuple(call.parts)), Message("user", results)))
         if heard.handed_over is not None:
             return
-        if limits.max_tool_iterations is not None and rounds >= limits.max_tool_iterations:
-            answered.notice(f"stopped after {rounds} rounds of tool calls (max_tool_iterations)")
+        if limits.max_tool_iterations is not None and len(batches) >= limits.max_tool_iterations:
+            answered.notice(f"stopped after {len(batches)} rounds of tool calls (max_tool_iterations)")
             return
-        request = _continued(request, call.parts, results, provider.capabilities.profile)
+        request = next_request(first, batches, room, provider.capabilities.profile)
     if heard.handed_over is None and not any(_says_something(step) for step in answered.steps):
         raise EmptyAnswer("the agent ended its turn without a word", hint="try again, or ask another agent")
 
@@ -329,11 +330,6 @@ def shortened(text: str, limit: int | None) -> str:
     mark = f"\n… {len(text) - limit} characters cut …\n"
     room = max(0, limit - len(mark))
     return text[: room - room // 3] + mark + text[len(text) - room // 3 :] if room else text[:limit]
-
-
-def _continued(request: Request, parts: Sequence[Part], results: Sequence[ToolResult], profile: WireProfile) -> Request:
-    messages = (*request.messages, Message("assistant", tuple(parts)), Message("user", tuple(results)))
-    return replace(request, messages=normalise(messages, profile))
 
 
 def _says_something(step: Part) -> bool:

@@ -273,10 +273,11 @@ class MessageObject(TypedDict):
 
 
 class LeftOutTurn(TypedDict):
-    """A turn that is not sent."""
+    """A turn that is not sent; with `batches`, one that is sent without so many of its oldest rounds of tool calls."""
 
     turn: Count
     why: Why
+    batches: NotRequired[Annotated[int, Schema(minimum=1)]]
 
 
 class HistoryObject(TypedDict):

@@ -11,7 +11,7 @@ from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall
 from orchestrator.planning import Expiry, Plan
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import MessageObject, NeedFields, PartObject, PlanDocument
+    from orchestrator.documents.kinds import LeftOutTurn, MessageObject, NeedFields, PartObject, PlanDocument
 
 
 def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> PlanDocument:
@@ -34,7 +34,7 @@ def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> PlanDocument:
             "scope": plan.scope.name,
             "sent": list(plan.fitted.sent),
             "shortened": list(plan.fitted.shortened),
-            "dropped": [{"turn": turn, "why": why} for turn, why in plan.fitted.dropped],
+            "dropped": _dropped(plan),
             "messages": [_message(message) for message in plan.request.messages],
         },
         "percepts": {
@@ -57,6 +57,13 @@ def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> PlanDocument:
         "notices": list(plan.notices),
         "delivery": dict(plan.agent.provider.preview(plan.request)),
     }
+
+
+def _dropped(plan: Plan) -> list[LeftOutTurn]:
+    """The turns that are not sent, and those that are without their oldest tool batches, in order."""
+    whole: list[LeftOutTurn] = [{"turn": turn, "why": why} for turn, why in plan.fitted.dropped]
+    cut: list[LeftOutTurn] = [{"turn": turn, "why": "budget", "batches": count} for turn, count in plan.fitted.cut]
+    return sorted(whole + cut, key=lambda left: left["turn"])
 
 
 def _need(plan: Plan, expiry: Expiry, now: datetime) -> NeedFields:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from orchestrator.errors import BudgetExceeded
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall
-from orchestrator.providers import ToolSchema
+from orchestrator.providers import Request, ToolSchema
 from orchestrator.settings.limits import Limits
 
 PartName = Literal["system", "orientation", "percepts", "tools", "prompt", "history"]
@@ -37,17 +37,16 @@ class Budget:
         return sum(self.parts.values())
 
 
-def limit_chars(limits: Limits, window_tokens: int | None, *, ratio: float = 1.0) -> int | None:
+def limit_chars(limits: Limits, window_tokens: int | None) -> int | None:
     """The agent's budget in characters, `None` for no limit: its own, its window's, the global one, 100,000 (page 3).
 
-    `window_tokens` is what the provider knows of its model; the setting of that name goes before it. `ratio` is the
-    measured number of real tokens per estimated one.
+    `window_tokens` is what the provider knows of its model; the setting of that name goes before it.
     """
     if limits.message_budget_chars is not None:
         return limits.message_budget_chars or None
     window = limits.context_window_tokens if limits.context_window_tokens is not None else window_tokens
     if window is not None and window > 0:
-        return int(CHARS_PER_TOKEN / ratio * (window - min(limits.output_reserve_tokens, window // 4)))
+        return int(CHARS_PER_TOKEN * (window - min(limits.output_reserve_tokens, window // 4)))
     if limits.global_message_budget_chars is not None:
         return limits.global_message_budget_chars or None
     return DEFAULT_BUDGET_CHARS
@@ -101,22 +100,37 @@ def measure_tools(tools: Sequence[ToolSchema]) -> int:
     return sum(len(tool.name) + len(tool.description) + len(compact_json(tool.parameters)) + PART_OVERHEAD for tool in tools)
 
 
-def estimate_tokens(text: str, *, ratio: float = 1.0) -> int:
+def measure_request(request: Request) -> int:
+    """The size of everything that one call sends: system texts or those of an own conversation, messages, tool schemas."""
+    own = request.conversation
+    texts = sum(measure_text(block.text) for block in request.system) + (0 if own is None else len(own.system_text) + len(own.context_block))
+    return texts + measure(request.messages) + measure_tools(request.tools)
+
+
+def estimate_request_tokens(request: Request) -> int:
+    """Tokens of what `measure_request` counts."""
+    texts = [block.text + " " * PART_OVERHEAD for block in request.system if block.text.strip()]
+    if request.conversation is not None:
+        texts += [request.conversation.system_text, request.conversation.context_block]
+    texts += [tool.name + tool.description + compact_json(tool.parameters) + " " * PART_OVERHEAD for tool in request.tools]
+    return sum(map(estimate_tokens, texts)) + estimate_message_tokens(request.messages)
+
+
+def estimate_tokens(text: str) -> int:
     """Tokens of a text: three ASCII characters make one, and every other code point one per UTF-8 byte.
 
-    A byte-level tokenizer never needs more than that for CJK or emoji. `ratio` is the measured number of real tokens
-    per estimated one, from the usage that the provider reports.
+    A byte-level tokenizer never needs more than that for CJK or emoji.
     """
     if text.isascii():
-        return math.ceil(len(text) / CHARS_PER_TOKEN * ratio)
+        return math.ceil(len(text) / CHARS_PER_TOKEN)
     data = text.encode("utf-8", "surrogatepass")
     plain = len(data.decode("ascii", "ignore"))
-    return math.ceil((plain / CHARS_PER_TOKEN + len(data) - plain) * ratio)
+    return math.ceil(plain / CHARS_PER_TOKEN + len(data) - plain)
 
 
-def estimate_message_tokens(messages: Iterable[Message], *, ratio: float = 1.0) -> int:
+def estimate_message_tokens(messages: Iterable[Message]) -> int:
     """Tokens of messages: what `measure` counts, the overhead included."""
-    return sum(estimate_tokens(_sent_text(part) + " " * PART_OVERHEAD, ratio=ratio) for message in messages for part in message.parts)
+    return sum(estimate_tokens(_sent_text(part) + " " * PART_OVERHEAD) for message in messages for part in message.parts)
 
 
 def _sent_text(part: Part) -> str:
@@ -143,10 +157,12 @@ __all__ = [
     "PartName",
     "compact_json",
     "estimate_message_tokens",
+    "estimate_request_tokens",
     "estimate_tokens",
     "limit_chars",
     "measure",
     "measure_part",
+    "measure_request",
     "measure_text",
     "measure_tools",
     "require_room",

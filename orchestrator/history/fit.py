@@ -82,8 +82,18 @@ class Fitted:
     chars: int
     shortened: tuple[int, ...] = ()
     """Turns with tool results that were cut down to a stub."""
-    batches_left_out: int = 0
-    """Tool batches of the newest turn that are not sent."""
+    cut: tuple[tuple[int, int], ...] = ()
+    """Turns that are sent without their oldest tool batches, each with how many are left out."""
+
+    @property
+    def batches_left_out(self) -> int:
+        """Tool batches that are not sent of the newest turn, or of the pair that it is the second of."""
+        return sum(count for _, count in self.cut)
+
+    @property
+    def left_out_for_budget(self) -> bool:
+        """Whether anything is missing that the agent has to be told of."""
+        return self.dropped.any_for_budget and (self.dropped.count_not_shown > 0 or self.batches_left_out > 0)
 
 
 def fit(
@@ -173,7 +183,7 @@ class _Weighed:
     savings: tuple[int, ...] = ()
     """What shortening saves, for each of its tool results in order."""
     shortened: tuple[int, ...] = ()
-    batches_left_out: int = 0
+    cut: tuple[tuple[int, int], ...] = ()
 
     @property
     def short(self) -> int:
@@ -234,7 +244,7 @@ def _shorten(item: _Weighed, viewer: Viewer, profile: WireProfile, *, count: int
     for turn in item.unit.turns:
         steps: list[Part] = []
         for step in turn.steps:
-            steps.append(_stub(step) if left > 0 else step)
+            steps.append(stub(step) if left > 0 else step)
             left -= isinstance(step, ToolResult)
         turns.append(turn if all(new is old for new, old in zip(steps, turn.steps, strict=True)) else replace(turn, steps=tuple(steps)))
     touched = tuple(new.index for new, old in zip(turns, item.unit.turns, strict=True) if new is not old)
@@ -243,7 +253,7 @@ def _shorten(item: _Weighed, viewer: Viewer, profile: WireProfile, *, count: int
     return _Weighed(unit, messages, measure(messages), shortened=touched)
 
 
-def _stub(part: Part) -> Part:
+def stub(part: Part) -> Part:
     """A tool result's head and tail, with how much was cut between them; any other part as it is."""
     if not isinstance(part, ToolResult) or not _saving(part):
         return part
@@ -266,11 +276,21 @@ def _without_batches(item: _Weighed, room: int, viewer: Viewer, profile: WirePro
 
     def without(count: int) -> _Weighed:
         messages = settle(show_unit(item.unit, viewer, skip=count), profile)
-        return replace(item, messages=messages, full=measure(messages), savings=(), batches_left_out=count)
+        return replace(item, messages=messages, full=measure(messages), savings=(), cut=_cut(item.unit, count))
 
     batches = count_batches(item.unit)
     least = bisect_left(range(batches + 1), -room, key=lambda count: -without(count).full)
     return [without(least)] if least <= batches else []
+
+
+def _cut(unit: Unit, count: int) -> tuple[tuple[int, int], ...]:
+    """Which turns the oldest `count` batches of a unit belong to."""
+    found = []
+    for turn in unit.turns:
+        taken = min(count, count_batches(Unit((turn,))))
+        count -= taken
+        found += [(turn.index, taken)] if taken else []
+    return tuple(found)
 
 
 def _fitted(kept: Iterable[_Weighed], log: TurnLog, scope: Scope, profile: WireProfile, *, budget: bool) -> Fitted:
@@ -282,7 +302,7 @@ def _fitted(kept: Iterable[_Weighed], log: TurnLog, scope: Scope, profile: WireP
         dropped=Dropped(log, scope, log.next_index, sent, budget),
         chars=sum(item.full for item in items),
         shortened=tuple(sorted(index for item in items for index in item.shortened)),
-        batches_left_out=sum(item.batches_left_out for item in items),
+        cut=tuple(cut for item in items for cut in item.cut),
     )
 
 
@@ -290,4 +310,4 @@ def _place(item: _Weighed) -> tuple[bool, int]:
     return item.unit.pending, item.unit.place
 
 
-__all__ = ["STUB_CHARS", "Dropped", "Fitted", "LeftOut", "Why", "fit", "keep_order", "stub_text"]
+__all__ = ["STUB_CHARS", "Dropped", "Fitted", "LeftOut", "Why", "fit", "keep_order", "stub", "stub_text"]

@@ -40,10 +40,6 @@ def test_the_budget_is_the_agents_own_then_its_windows_then_the_global_one(limit
     assert limit_chars(limits, window) == expected
 
 
-def test_a_measured_ratio_corrects_what_a_window_holds() -> None:
-    assert limit_chars(Limits(output_reserve_tokens=1000), 8000, ratio=1.5) == 2 * 7000
-
-
 def test_room_is_what_the_fixed_parts_leave() -> None:
     parts: dict[PartName, int] = {"system": 400, "prompt": 100}
 
@@ -91,7 +87,6 @@ def test_the_estimate_takes_three_ascii_characters_and_every_byte_of_others_for_
     assert estimate_tokens("漢字") == 6
     assert estimate_tokens("😀") == 4
     assert estimate_tokens("abc漢") == 4
-    assert estimate_tokens("a" * 30, ratio=0.5) == 5
     assert estimate_tokens("\ud800") == 3
     assert estimate_tokens("") == 0
 

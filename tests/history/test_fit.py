@@ -383,6 +383,26 @@ def test_a_damaged_link_hides_no_turn(damaged: Turn) -> None:
     assert damaged.prompt is None or damaged.prompt in str(result.messages)
 
 
+@pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.FAILED])
+def test_only_a_turn_that_was_handed_over_is_one_with_the_next(outcome: Outcome) -> None:
+    turns = [primary(0, outcome=outcome), escalation(1, continues=0)]
+
+    units = list(keep_order(TurnList(turns), ALL))
+
+    assert all(len(unit.turns) == 1 for unit in units)
+
+
+def test_batches_left_out_of_a_pair_are_told_turn_by_turn() -> None:
+    first = replace(tool_turn(0, 300, 300), outcome=Outcome.ESCALATED)
+    second = escalation(1, *tool_turn(1, 300, 300).steps, continues=0)
+    whole = measure(render_unit(Unit((first, second)), LOCAL))
+
+    result = fitted([first, second], whole - 900 + 80)
+
+    assert result.cut == ((0, 2), (1, 1))
+    assert result.batches_left_out == 3
+
+
 def test_in_the_newest_turn_whole_batches_go_oldest_first() -> None:
     turn = tool_turn(1, 300, 300, 300)
 
