@@ -268,7 +268,7 @@ def _mark_told(place: Workplace, plan: Plan, ended: _Ended) -> None:
     """Facts that were really sent count as used (page 4); a disk too full to note it takes nothing from the stored turn."""
     if ended.outcome in TOLD:
         with suppress(StoreFull):
-            place.store.mark_used([percept.id for percept in plan.chosen.sent], ended.at)
+            place.store.mark_used([percept.id for percept in plan.texts.told], ended.at)
 
 
 def _closed(ended: _Ended) -> Turn:
@@ -305,7 +305,7 @@ def _brief_after(plan: Plan, ended: _Ended) -> Brief | None:
         return Brief(well_formed(ended.heard.handed_over), "primary")
     if plan.route.role is Role.PRIMARY:
         return plan.standing.session.brief
-    return plan.brief if _asks(ended) else None
+    return replace(plan.brief, carried=True) if plan.brief is not None and _asks(ended) else None
 
 
 def _asks(ended: _Ended) -> bool:

@@ -158,6 +158,8 @@ class Brief:
 
     text: str
     source: Literal["user", "primary", "prompt"]
+    carried: bool = False
+    """Whether an escalation turn that was completed has told it; one that ended without a question cleared it."""
 
 
 @dataclass(frozen=True, slots=True)

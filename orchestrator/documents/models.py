@@ -169,6 +169,7 @@ class BriefShape(_Shape):
 
     text: Stated
     source: Literal["user", "primary", "prompt"] = "user"
+    carried: bool = Field(default=False, description="whether a completed escalation turn, which asked a question, was told it")
 
     @model_validator(mode="before")
     @classmethod

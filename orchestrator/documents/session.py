@@ -144,7 +144,7 @@ def parse_session_document(
         state=_state(shape, turns),
         need=None if shape.need is None else _need(shape.need, turns),
         last_need=None if shape.last_need is None else LastNeed(_need(shape.last_need, turns), shape.last_need.reason, shape.last_need.cleared_at),
-        brief=None if shape.brief is None else Brief(shape.brief.text, shape.brief.source),
+        brief=None if shape.brief is None else Brief(shape.brief.text, shape.brief.source, shape.brief.carried),
         external_sessions=_external_sessions(shape.external_sessions, turns, home),
     )
     return session, turns

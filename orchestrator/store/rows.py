@@ -191,7 +191,7 @@ def last_need_text(last: LastNeed | None) -> str | None:
 
 
 def brief_text(brief: Brief | None) -> str | None:
-    return None if brief is None else encode({"text": brief.text, "source": brief.source})
+    return None if brief is None else encode({"text": brief.text, "source": brief.source, "carried": brief.carried})
 
 
 def _need_fields(need: Need) -> dict[str, Any]:
@@ -238,7 +238,8 @@ def _last_need(text: Any) -> LastNeed:
 
 def _brief(text: Any) -> Brief:
     fields = json.loads(text)
-    return Brief(_str(fields["text"]), cast('Literal["user", "primary", "prompt"]', _one_of(fields["source"], ("user", "primary", "prompt"))))
+    source = cast('Literal["user", "primary", "prompt"]', _one_of(fields["source"], ("user", "primary", "prompt")))
+    return Brief(_str(fields["text"]), source, fields.get("carried") is True)
 
 
 def external_row(external: ExternalSession, platform: str) -> Row:
