@@ -42,6 +42,7 @@ from orchestrator.session import (
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
+from orchestrator.workspaces import same_workspace
 
 HEARD_WEIGHT = 70
 """What a fact weighs that an agent stated (page 4)."""
@@ -324,7 +325,7 @@ def _external_still_there(plan: Plan, error: EscaleraError | None) -> tuple[Exte
     before = plan.standing.session.external_sessions
     if not isinstance(error, SessionLost):
         return before
-    return tuple(known for known in before if (known.agent, known.workspace) != (plan.agent.name, plan.workspace))
+    return _without_conversation(before, plan)
 
 
 def _external_after(plan: Plan, ended: _Ended) -> tuple[ExternalSession, ...]:
@@ -343,7 +344,12 @@ def _external_after(plan: Plan, ended: _Ended) -> tuple[ExternalSession, ...]:
         system_text=conversation.system_text,
         delivered=plan.texts.delivered,
     )
-    return (*(known for known in before if (known.agent, known.workspace) != (now.agent, now.workspace)), now)
+    return (*_without_conversation(before, plan), now)
+
+
+def _without_conversation(known: tuple[ExternalSession, ...], plan: Plan) -> tuple[ExternalSession, ...]:
+    """All but the one that the plan's agent has in the plan's workspace, however that is spelt."""
+    return tuple(one for one in known if one.agent != plan.agent.name or not same_workspace(one.workspace, plan.workspace))
 
 
 def _facts(place: Workplace, plan: Plan, ended: _Ended) -> list[Percept]:

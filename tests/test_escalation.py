@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.documents.plan import plan_document
+from orchestrator.documents.turn import turn_document
 from orchestrator.errors import (
     BudgetExceeded,
     Cancelled,
@@ -764,6 +765,22 @@ def test_a_conversation_of_another_directory_is_not_gone_on_in(scene: Scene) -> 
 
     assert (report.turn.mode, rules(report.turn.reasons)) == ("fresh_start", ["no_primary_turns", "other_workspace"])
     assert {known.workspace for known in scene.session.external_sessions} == {"/work/a", "/work/b"}
+
+
+@pytest.mark.trial("T76")
+def test_t76_a_conversation_goes_on_in_the_same_directory_spelt_otherwise(scene: Scene) -> None:
+    agent = strong(says("a"), says("b"), capabilities=OWN)
+    scene.cast(local=local(), strong=agent)
+    scene.ask(escalate=True)
+    begun = scene.session.external_sessions[0].id
+    scene.workspace = "/work/b/../a/"
+    scene.restart()
+
+    report = scene.ask(escalate=True)
+
+    assert report.turn.mode == Mode.CONTINUATION
+    assert [(known.id, known.turn_index) for known in report.session.external_sessions] == [(begun, 1)]
+    assert turn_document(report)["external_session"] == begun
 
 
 def test_a_conversation_of_another_configuration_folder_is_not_gone_on_in(scene: Scene) -> None:

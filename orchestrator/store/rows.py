@@ -11,7 +11,7 @@ from orchestrator.clock import parse_time
 from orchestrator.messages import CostSource, Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
 from orchestrator.percepts import Percept, statement_key
 from orchestrator.session import Brief, ExternalSession, LastNeed, Need, NeedSource, Outcome, Reason, Role, Session, State, Turn, TurnError
-from orchestrator.store.workspaces import workspace_key
+from orchestrator.workspaces import workspace_key
 
 T = TypeVar("T")
 Complain = Callable[[str], None]
