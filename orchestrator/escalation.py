@@ -198,6 +198,7 @@ def _opened(plan: Plan, now: datetime | None) -> Turn:
         started_at=now,
         continues=plan.wish.continues,
         model_requested=plan.agent.provider.model,
+        routing=plan.route.reasons,
     )
 
 

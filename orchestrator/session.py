@@ -105,6 +105,8 @@ class Turn:
     continues: int | None = None
     model_requested: str | None = None
     model_served: str | None = None
+    routing: tuple[Reason, ...] = ()
+    """Why this agent got the turn; for a primary turn the same as `reasons`."""
 
     @property
     def answer(self) -> str:

@@ -1020,6 +1020,17 @@ def test_whatever_a_provider_does_the_turn_is_recorded_as_failed(scene: Scene, s
     assert scene.ask().turn.outcome is Outcome.COMPLETED
 
 
+def test_why_an_agent_got_the_turn_is_stored_beside_the_mode(scene: Scene) -> None:
+    scene.cast(local=local(says("hi")), strong=strong(says("Which?"), says("ok")))
+    scene.ask()
+    scene.ask(escalate=True)
+    scene.ask("that")
+    scene.restart()
+
+    stored = [(rules(turn.reasons), rules(turn.routing)) for turn in scene.turns]
+    assert stored == [(["default"], ["default"]), (["never_escalated"], ["flag"]), (["waiting"], ["waiting"])]
+
+
 def test_usage_and_models_are_kept(scene: Scene) -> None:
     scene.cast(local=local(says("ok", usage=Usage(10, 2), model="local-1b")), strong=strong())
 

@@ -145,6 +145,7 @@ class TurnShape(_Shape):
     error: ErrorShape | None = None
     model_requested: str | None = None
     model_served: str | None = None
+    routing: list[ReasonShape] = Field(default=[], description="why this agent got the turn")
 
 
 class NeedShape(_Shape):

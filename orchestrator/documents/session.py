@@ -95,6 +95,7 @@ def _turn_document(turn: Turn) -> Document:
         "error": None if turn.error is None else asdict(turn.error),
         "model_requested": turn.model_requested,
         "model_served": turn.model_served,
+        "routing": [asdict(reason) for reason in turn.routing],
     }
 
 
@@ -255,6 +256,7 @@ def _turns(shapes: Sequence[TurnShape], agents: Mapping[Role, str]) -> tuple[Tur
             continues=shape.continues,
             model_requested=shape.model_requested,
             model_served=shape.model_served,
+            routing=tuple(Reason(reason.rule, reason.detail) for reason in shape.routing),
         )
     return tuple(turns.values())
 
