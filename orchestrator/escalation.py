@@ -43,6 +43,7 @@ from orchestrator.session import (
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
+from orchestrator.workspaces import same_workspace
 
 HEARD_WEIGHT = 70
 """What a fact weighs that an agent stated (page 4)."""
@@ -198,6 +199,7 @@ def _opened(plan: Plan, now: datetime | None) -> Turn:
         started_at=now,
         continues=plan.wish.continues,
         model_requested=plan.agent.provider.model,
+        routing=plan.route.reasons,
     )
 
 
@@ -269,7 +271,7 @@ def _mark_told(place: Workplace, plan: Plan, ended: _Ended) -> None:
     """Facts that were really sent count as used (page 4); a disk too full to note it takes nothing from the stored turn."""
     if ended.outcome in TOLD:
         with suppress(StoreFull):
-            place.store.mark_used([percept.id for percept in plan.chosen.sent], ended.at)
+            place.store.mark_used([percept.id for percept in plan.texts.told], ended.at)
 
 
 def _closed(ended: _Ended) -> Turn:
@@ -306,7 +308,7 @@ def _brief_after(plan: Plan, ended: _Ended) -> Brief | None:
         return Brief(well_formed(ended.heard.handed_over), "primary")
     if plan.route.role is Role.PRIMARY:
         return plan.standing.session.brief
-    return plan.brief if _asks(ended) else None
+    return replace(plan.brief, carried=True) if plan.brief is not None and _asks(ended) else None
 
 
 def _asks(ended: _Ended) -> bool:
@@ -325,7 +327,7 @@ def _external_still_there(plan: Plan, error: EscaleraError | None) -> tuple[Exte
     before = plan.standing.session.external_sessions
     if not isinstance(error, SessionLost):
         return before
-    return tuple(known for known in before if (known.agent, known.workspace) != (plan.agent.name, plan.workspace))
+    return _without_conversation(before, plan)
 
 
 def _external_after(plan: Plan, ended: _Ended) -> tuple[ExternalSession, ...]:
@@ -344,7 +346,12 @@ def _external_after(plan: Plan, ended: _Ended) -> tuple[ExternalSession, ...]:
         system_text=conversation.system_text,
         delivered=plan.texts.delivered,
     )
-    return (*(known for known in before if (known.agent, known.workspace) != (now.agent, now.workspace)), now)
+    return (*_without_conversation(before, plan), now)
+
+
+def _without_conversation(known: tuple[ExternalSession, ...], plan: Plan) -> tuple[ExternalSession, ...]:
+    """All but the one that the plan's agent has in the plan's workspace, however that is spelt."""
+    return tuple(one for one in known if one.agent != plan.agent.name or not same_workspace(one.workspace, plan.workspace))
 
 
 def _facts(place: Workplace, plan: Plan, ended: _Ended) -> list[Percept]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from orchestrator.session import ExternalSession, Need, Reason, Role, Session, State, TurnLog, last_escalation_turn, need_changed_since_escalation
+from orchestrator.workspaces import same_workspace
 
 
 class Mode(StrEnum):
@@ -128,10 +130,10 @@ def _other_agent(facts: Facts) -> Reason:
     return Reason("other_agent", f"turn {facts.last_escalation} was by {facts.last_escalation_agent!r}, not by {facts.agent!r}")
 
 
-def resumable_session(sessions: Sequence[ExternalSession], workspace: str, config_dir: str | None) -> ExternalSession | None:
+def resumable_session(sessions: Sequence[ExternalSession], workspace: str, config_dir: str | None, platform: str = sys.platform) -> ExternalSession | None:
     """The one for this workspace and configuration folder; a missing configuration folder matches any (page 2)."""
     for session in sessions:
-        if session.workspace == workspace and (session.config_dir is None or config_dir is None or session.config_dir == config_dir):
+        if same_workspace(session.workspace, workspace, platform) and (session.config_dir is None or config_dir is None or session.config_dir == config_dir):
             return session
     return None
 

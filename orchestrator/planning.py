@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from orchestrator.context.delivery import context_block, delivered_marks, new_percepts, system_blocks, system_messages, system_text
-from orchestrator.context.digest import digest_limits, primary_activity, prior_escalation
+from orchestrator.context.digest import digest_limits, escalation_since, primary_activity, prior_escalation
 from orchestrator.context.orientation import NOT_SHOWN_CHARS, OpenQuestion, Situation, brief_of, orientation
 from orchestrator.context.static import static_blocks
 from orchestrator.crew import Agent, Crew
@@ -36,7 +36,6 @@ from orchestrator.session import (
     Reason,
     Role,
     Session,
-    State,
     TurnLog,
     last_escalation_boundary,
     need_label,
@@ -88,6 +87,8 @@ class Texts:
     conversation: Conversation | None
     delivered: Mapping[str, Any]
     """What an own conversation has been told once this turn is done."""
+    told: tuple[Percept, ...]
+    """The percepts that stand in these texts: of those chosen, what an own conversation was not told before."""
 
     @property
     def blocks(self) -> tuple[SystemBlock, ...]:
@@ -362,15 +363,23 @@ class _Writer:
         case = self._case
         nonce = case.stand.session.nonce
         activity = primary_activity(case.log, boundary=self._away_since, nonce=nonce, limit=digests, sent=self._in_scope)
-        prior = prior_escalation(case.log, nonce=nonce, limit=digests, sent=self._in_scope)
+        prior = self._prior(digests)
         told = orientation(self._templates, self._situation(activity, prior), not_shown=not_shown, batches=batches)
         percepts = self._percepts()
         block, tool_block = format_percepts(percepts, self._templates), format_tool_percepts(percepts, self._templates)
         prompt = neutralise(case.wish.prompt)
         if not case.keeps_conversation:
-            return Texts(self._static, told, block, tool_block, "\n\n".join(text for text in (tool_block, prompt) if text), None, {})
+            return Texts(self._static, told, block, tool_block, "\n\n".join(text for text in (tool_block, prompt) if text), None, {}, percepts)
         delivered = delivered_marks(self._delivered, primary_activity=activity, prior_escalation=prior, percepts=[percept.id for percept in percepts])
-        return Texts(self._static, told, block, tool_block, prompt, self._conversation(told, block, tool_block), delivered)
+        return Texts(self._static, told, block, tool_block, prompt, self._conversation(told, block, tool_block), delivered, percepts)
+
+    def _prior(self, limit: int | None) -> str:
+        """What the escalation agent did: to a primary that remembers, everything since its own last turn (page 2)."""
+        case = self._case
+        nonce = case.stand.session.nonce
+        if case.way.role is Role.PRIMARY and case.external is not None:
+            return escalation_since(case.log, start=self._away_since, nonce=nonce, limit=limit, sent=self._in_scope)
+        return prior_escalation(case.log, nonce=nonce, limit=limit, sent=self._in_scope)
 
     def line_chars(self, texts: Texts) -> int:
         """What the line about turns that are not shown adds to these texts at most; one of the user's own may be longer than ours."""
@@ -388,7 +397,7 @@ class _Writer:
     def _delivered(self) -> Mapping[str, Any]:
         return self._case.external.delivered if self._case.external is not None else {}
 
-    def _percepts(self) -> Sequence[Percept]:
+    def _percepts(self) -> tuple[Percept, ...]:
         """All of them, but for an agent that goes on in its own conversation: those it was not told yet (page 2)."""
         goes_on = self._case.external is not None and self._case.mode is not Mode.RETURNING
         return new_percepts(self._case.chosen.sent, self._delivered) if goes_on else self._case.chosen.sent
@@ -406,8 +415,6 @@ class _Writer:
         case = self._case
         stand, need = case.stand, case.need
         previous = stand.previous_goal
-        standing_brief = stand.session.brief if stand.session.state is not State.WAITING else None
-        given = bool(case.wish.reason) or (standing_brief is not None and standing_brief.source != "prompt")
         return Situation(
             mode=case.mode,
             agent=case.agent.name,
@@ -418,7 +425,7 @@ class _Writer:
             need_label="current" if need is None else need_label(need, case.log.next_index),
             previous_need=None if previous is None else previous.text,
             brief=None if case.brief is None else case.brief.text,
-            brief_given=given,
+            brief_given=case.brief is not None and case.brief.source != "prompt" and not case.brief.carried,
             open_question=self._open_question(),
             lost_session=case.lost_memory,
             primary_activity=activity,

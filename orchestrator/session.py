@@ -105,6 +105,8 @@ class Turn:
     continues: int | None = None
     model_requested: str | None = None
     model_served: str | None = None
+    routing: tuple[Reason, ...] = ()
+    """Why this agent got the turn; for a primary turn the same as `reasons`."""
 
     @property
     def answer(self) -> str:
@@ -158,6 +160,8 @@ class Brief:
 
     text: str
     source: Literal["user", "primary", "prompt"]
+    carried: bool = False
+    """Whether an escalation turn that was completed has told it; one that ended without a question cleared it."""
 
 
 @dataclass(frozen=True, slots=True)

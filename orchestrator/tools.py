@@ -8,6 +8,9 @@ from typing import Any
 
 from orchestrator.providers import ToolSchema
 
+SESSION_TOOLS = frozenset({"current_need", "record_memory", "escalate"})
+"""The core's own tools, by which an agent says something to the session (page 2)."""
+
 
 class ToolFailed(Exception):
     """A tool could not do what it was asked; the text goes back to the model as an error result."""

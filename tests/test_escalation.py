@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from orchestrator.documents.plan import plan_document
+from orchestrator.documents.turn import turn_document
 from orchestrator.errors import (
     BudgetExceeded,
     Cancelled,
@@ -347,7 +349,7 @@ def test_a_reason_that_was_given_stays_while_the_agent_asks(scene: Scene) -> Non
     scene.cast(strong=agent, local=local())
 
     scene.ask("paint it", escalate=True, reason="it must be pretty")
-    assert scene.session.brief == Brief("it must be pretty", "user")
+    assert scene.session.brief == Brief("it must be pretty", "user", carried=True)
     scene.ask("blue")
     assert scene.session.brief is None
 
@@ -361,7 +363,7 @@ def test_the_first_prompt_is_the_brief_where_no_reason_was_given(scene: Scene) -
 
     scene.ask("paint it " * 100, escalate=True)
 
-    assert scene.session.brief == Brief(("paint it " * 100)[:280], "prompt")
+    assert scene.session.brief == Brief(("paint it " * 100)[:280], "prompt", carried=True)
 
 
 def test_a_reason_outlives_failed_turns_and_modes(scene: Scene) -> None:
@@ -375,6 +377,24 @@ def test_a_reason_outlives_failed_turns_and_modes(scene: Scene) -> None:
     scene.ask(escalate=True)
 
     assert ["mind the gap" in system(request) for request in agent.requests] == [False, True, True, False]
+
+
+def test_a_reason_given_with_a_reply_that_failed_is_told_with_the_next(scene: Scene) -> None:
+    agent = strong(says("Which colour?"), [ProtocolError("noise")], says("Which shade?"), says("And the door?"), says("Done."), capabilities=OWN)
+    scene.cast(strong=agent, local=local())
+    scene.ask("paint it", escalate=True)
+    scene.ask("blue", reason="the client hates green")
+    assert scene.session.brief == Brief("the client hates green", "user")
+    scene.restart()
+
+    scene.ask("blue")
+    assert scene.session.brief == Brief("the client hates green", "user", carried=True)
+    scene.ask("dark")
+    scene.ask("white")
+
+    blocks = [request.conversation.context_block for request in agent.requests if request.conversation]
+    assert ["hates green" in block for block in blocks] == [False, True, True, False, False]
+    assert scene.session.brief is None
 
 
 # -- the need -------------------------------------------------------------------------------------
@@ -583,6 +603,20 @@ def test_facts_that_were_sent_count_as_used_only_when_the_turn_succeeds(scene: S
     assert scene.store.percepts()[0].last_used_at == START
 
 
+def test_a_fact_that_an_own_conversation_was_told_is_neither_sent_nor_used_again(scene: Scene) -> None:
+    scene.cast(local=local(), strong=strong(says("a"), says("b"), capabilities=OWN))
+    known = scene.remember("likes tabs")
+    scene.ask(escalate=True)
+    scene.clock.advance(hours=1)
+    new = scene.remember("hates spaces")
+
+    document = plan_document(scene.plan(escalate=True), expiry=Expiry(), now=scene.clock.now())
+    scene.ask(escalate=True)
+
+    assert document["percepts"] == {"sent": [new.id], "withheld": [{"id": known.id, "why": "already told"}]}
+    assert {percept.id: percept.last_used_at for percept in scene.store.percepts()} == {known.id: START, new.id: START + timedelta(hours=1)}
+
+
 # -- tags where they must not count ---------------------------------------------------------------
 
 
@@ -733,6 +767,22 @@ def test_a_conversation_of_another_directory_is_not_gone_on_in(scene: Scene) -> 
     assert {known.workspace for known in scene.session.external_sessions} == {"/work/a", "/work/b"}
 
 
+@pytest.mark.trial("T76")
+def test_t76_a_conversation_goes_on_in_the_same_directory_spelt_otherwise(scene: Scene) -> None:
+    agent = strong(says("a"), says("b"), capabilities=OWN)
+    scene.cast(local=local(), strong=agent)
+    scene.ask(escalate=True)
+    begun = scene.session.external_sessions[0].id
+    scene.workspace = "/work/b/../a/"
+    scene.restart()
+
+    report = scene.ask(escalate=True)
+
+    assert report.turn.mode == Mode.CONTINUATION
+    assert [(known.id, known.turn_index) for known in report.session.external_sessions] == [(begun, 1)]
+    assert turn_document(report)["external_session"] == begun
+
+
 def test_a_conversation_of_another_configuration_folder_is_not_gone_on_in(scene: Scene) -> None:
     own(scene, "a", config_dir="/home/u/.claude")
     scene.ask(escalate=True)
@@ -837,6 +887,39 @@ def test_a_primary_that_remembers_is_told_what_another_primary_did(scene: Scene)
     assert block.count("solved") == 1
 
 
+def test_a_primary_that_remembers_is_told_every_escalation_turn_since_its_own_last(scene: Scene) -> None:
+    primary = local(says("p0"), says("p4"), says("p6"), capabilities=OWN)
+    agent = strong(says("first run " * 30), says("second run " * 30), says("third"))
+    scene.cast(local=primary, strong=agent, helper=local(says("h")))
+    scene.ask("a")
+    scene.ask("b", escalate=True)
+    scene.ask("c", agent="helper", primary=True)
+    scene.ask("d", escalate=True)
+    scene.ask("e")
+    scene.ask("f", escalate=True)
+    scene.ask("g")
+
+    blocks = [request.conversation.context_block for request in primary.requests if request.conversation]
+    assert [[text in block for text in ("first run", "second run", "third")] for block in blocks] == [
+        [False, False, False],
+        [True, True, False],
+        [False, False, True],
+    ]
+
+
+def test_the_model_of_a_conversation_is_the_one_it_began_with(scene: Scene) -> None:
+    agent = strong(
+        [MessageDone((Text("a"),)), Finished("stop", model_served="m-1")], [MessageDone((Text("b"),)), Finished("stop", model_served="m-2")], capabilities=OWN
+    )
+    scene.cast(local=local(), strong=agent)
+
+    scene.ask(escalate=True)
+    scene.ask(escalate=True)
+
+    assert [turn.model_served for turn in scene.turns] == ["m-1", "m-2"]
+    assert scene.session.external_sessions[0].model == "m-1"
+
+
 def test_primary_and_escalation_agent_keep_a_conversation_each(scene: Scene) -> None:
     scene.cast(local=local(says("one"), says("two"), capabilities=OWN), strong=strong(says("a"), says("b"), capabilities=OWN))
     for _ in range(2):
@@ -935,6 +1018,17 @@ def test_whatever_a_provider_does_the_turn_is_recorded_as_failed(scene: Scene, s
     assert scene.turns[0].error is not None
     assert scene.turns[0].error.type == error.__name__
     assert scene.ask().turn.outcome is Outcome.COMPLETED
+
+
+def test_why_an_agent_got_the_turn_is_stored_beside_the_mode(scene: Scene) -> None:
+    scene.cast(local=local(says("hi")), strong=strong(says("Which?"), says("ok")))
+    scene.ask()
+    scene.ask(escalate=True)
+    scene.ask("that")
+    scene.restart()
+
+    stored = [(rules(turn.reasons), rules(turn.routing)) for turn in scene.turns]
+    assert stored == [(["default"], ["default"]), (["never_escalated"], ["flag"]), (["waiting"], ["waiting"])]
 
 
 def test_usage_and_models_are_kept(scene: Scene) -> None:

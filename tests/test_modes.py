@@ -141,3 +141,11 @@ def test_every_combination_has_one_mode_with_reasons(state: State, last: int | N
         assert decision.mode is Mode.FIRST
     if gap and primary >= gap and last is not None and state is not State.WAITING:
         assert decision.mode is Mode.FRESH_START
+
+
+@pytest.mark.trial("T76")
+@pytest.mark.parametrize(("platform", "found"), [("win32", True), ("linux", False)])
+def test_t76_letter_case_of_a_directory_counts_as_the_platform_has_it(platform: str, found: bool) -> None:
+    known = ExternalSession("strong", "id", "C:\\Proj")
+
+    assert (resumable_session([known], "c:/proj", None, platform) is known) is found

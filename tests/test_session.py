@@ -177,6 +177,12 @@ def test_waiting_lapses_after_its_limit(hours_ago: float, limit: float, lapsed: 
     assert waiting_lapsed(session, turns, NOW, limit) is lapsed
 
 
+def test_waiting_counts_from_the_end_of_a_long_turn() -> None:
+    turns = TurnList([Turn(0, Role.ESCALATION, "strong", "q", started_at=NOW - timedelta(hours=30), ended_at=NOW - timedelta(hours=20))])
+
+    assert not waiting_lapsed(Session(id="s", workspace="/w", nonce="abcdefgh", state=State.WAITING), turns, NOW, 24)
+
+
 def test_waiting_with_an_unknown_time_never_lapses() -> None:
     turns = TurnList([Turn(0, Role.ESCALATION, "strong", "q")])
 

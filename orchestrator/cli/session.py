@@ -296,6 +296,8 @@ def _show(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -
     for turn in turns:
         rules = ", ".join(reason.rule for reason in turn.reasons)
         kind = f"{turn.mode} ({rules})" if turn.mode else rules
+        if turn.mode and turn.routing:
+            kind += f", chosen by {', '.join(reason.rule for reason in turn.routing)}"
         front.output.heading(f"\nturn {turn.index}  {turn.agent} ({turn.role})  {turn.outcome}{'  ' + kind if kind else ''}")
         front.output.say(f"> {turn.prompt}" if turn.prompt is not None else f"> (goes on with turn {turn.continues})")
         if turn.error is not None:

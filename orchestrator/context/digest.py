@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from orchestrator.messages import ToolCall, ToolResult
+from orchestrator.messages import Part, ToolCall, ToolResult
 from orchestrator.quoting import clipped, plain
 from orchestrator.session import Outcome, Role, Turn, TurnLog, used_tools
 from orchestrator.tags import neutralise, strip_tags
+from orchestrator.tools import SESSION_TOOLS
 
 MAX_TOOL_RESULT = 500
 MAX_SENT_LINE = 200
@@ -50,6 +52,11 @@ def primary_activity(log: TurnLog, *, boundary: int, nonce: str, limit: int | No
 def prior_escalation(log: TurnLog, *, nonce: str, limit: int | None, sent: Sent) -> str:
     """The newest run of consecutive escalation turns, and an earlier one with more in it where that one is thin."""
     return _digest(_prior_turns(log), _Teller(log, nonce, sent), limit)
+
+
+def escalation_since(log: TurnLog, *, start: int, nonce: str, limit: int | None, sent: Sent) -> str:
+    """Every completed escalation turn from `start` on: what a primary that remembers its own turns has missed (page 2)."""
+    return _digest(log.newest_first(role=Role.ESCALATION, start=start), _Teller(log, nonce, sent), limit)
 
 
 def _digest(turns: Iterable[Turn], teller: _Teller, limit: int | None) -> str:
@@ -151,9 +158,11 @@ class _Teller:
         return lines + self._text(label, turn.answer, _rest(room, lines), indent)
 
     def _tools(self, turn: Turn, indent: str) -> list[str]:
-        """Calls with their results, runs of the same tool collapsed; what gave something apart from what failed or gave nothing."""
-        results = {step.id: step for step in turn.steps if isinstance(step, ToolResult)}
-        calls = [(step, results.get(step.id)) for step in turn.steps if isinstance(step, ToolCall)]
+        """Calls with their results, runs of the same tool collapsed; what gave something apart from what failed or gave nothing.
+
+        The session's own tools look at nothing: their output repeats what the agent said, and verifies none of it.
+        """
+        calls = [(call, result) for call, result in _answered(turn.steps) if call.name not in SESSION_TOOLS]
         verified: list[str] = []
         failed: list[str] = []
         for (name, bad), group in groupby(calls, lambda pair: (pair[0].name, pair[1] is None or pair[1].is_error)):
@@ -194,6 +203,29 @@ class _Teller:
         if len(text) <= limit and text.isprintable() and neutralise(text) is text:  # the common case, quickly: nothing to take out
             return text.strip()
         return clipped(neutralise(strip_tags(plain(clipped(text, 4 * limit)), self.nonce)).strip(), limit)
+
+
+def _answered(steps: Sequence[Part]) -> list[tuple[ToolCall, ToolResult | None]]:
+    """Each call with its result, paired as the messages are (page 3): where an id repeats, a result goes to the latest
+    run of calls that waits for one, there in the order of the calls.
+    """
+    pairs: list[tuple[ToolCall, ToolResult | None]] = []
+    waiting: dict[str, list[deque[int]]] = {}
+    run: dict[str, deque[int]] = {}
+    for step in steps:
+        if isinstance(step, ToolCall):
+            if step.id not in run:
+                waiting.setdefault(step.id, []).append(run.setdefault(step.id, deque()))
+            run[step.id].append(len(pairs))
+            pairs.append((step, None))
+        elif isinstance(step, ToolResult):
+            run = {}
+            if queues := waiting.get(step.id):
+                place = queues[-1].popleft()
+                pairs[place] = (pairs[place][0], step)
+                if not queues[-1]:
+                    queues.pop()
+    return pairs
 
 
 def _rest(room: int, lines: Sequence[str]) -> int:

@@ -145,6 +145,7 @@ class TurnShape(_Shape):
     error: ErrorShape | None = None
     model_requested: str | None = None
     model_served: str | None = None
+    routing: list[ReasonShape] = Field(default=[], description="why this agent got the turn")
 
 
 class NeedShape(_Shape):
@@ -169,6 +170,7 @@ class BriefShape(_Shape):
 
     text: Stated
     source: Literal["user", "primary", "prompt"] = "user"
+    carried: bool = Field(default=False, description="whether a completed escalation turn, which asked a question, was told it")
 
     @model_validator(mode="before")
     @classmethod

@@ -38,8 +38,8 @@ def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> PlanDocument:
             "messages": [_message(message) for message in plan.request.messages],
         },
         "percepts": {
-            "sent": [percept.id for percept in plan.chosen.sent],
-            "withheld": [{"id": percept, "why": why} for percept, why in plan.chosen.withheld],
+            "sent": [percept.id for percept in plan.texts.told],
+            "withheld": [{"id": percept, "why": why} for percept, why in (*plan.chosen.withheld, *_already_told(plan))],
         },
         "budget": {
             "limit_chars": plan.budget.limit_chars,
@@ -64,6 +64,12 @@ def _dropped(plan: Plan) -> list[LeftOutTurn]:
     whole: list[LeftOutTurn] = [{"turn": turn, "why": why} for turn, why in plan.fitted.dropped]
     cut: list[LeftOutTurn] = [{"turn": turn, "why": "budget", "batches": count} for turn, count in plan.fitted.cut]
     return sorted(whole + cut, key=lambda left: left["turn"])
+
+
+def _already_told(plan: Plan) -> list[tuple[str, str]]:
+    """The chosen percepts that the agent's own conversation has been told before."""
+    told = {percept.id for percept in plan.texts.told}
+    return [(percept.id, "already told") for percept in plan.chosen.sent if percept.id not in told]
 
 
 def _need(plan: Plan, expiry: Expiry, now: datetime) -> NeedFields:

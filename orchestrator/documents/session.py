@@ -95,6 +95,7 @@ def _turn_document(turn: Turn) -> Document:
         "error": None if turn.error is None else asdict(turn.error),
         "model_requested": turn.model_requested,
         "model_served": turn.model_served,
+        "routing": [asdict(reason) for reason in turn.routing],
     }
 
 
@@ -144,7 +145,7 @@ def parse_session_document(
         state=_state(shape, turns),
         need=None if shape.need is None else _need(shape.need, turns),
         last_need=None if shape.last_need is None else LastNeed(_need(shape.last_need, turns), shape.last_need.reason, shape.last_need.cleared_at),
-        brief=None if shape.brief is None else Brief(shape.brief.text, shape.brief.source),
+        brief=None if shape.brief is None else Brief(shape.brief.text, shape.brief.source, shape.brief.carried),
         external_sessions=_external_sessions(shape.external_sessions, turns, home),
     )
     return session, turns
@@ -255,6 +256,7 @@ def _turns(shapes: Sequence[TurnShape], agents: Mapping[Role, str]) -> tuple[Tur
             continues=shape.continues,
             model_requested=shape.model_requested,
             model_served=shape.model_served,
+            routing=tuple(Reason(reason.rule, reason.detail) for reason in shape.routing),
         )
     return tuple(turns.values())
 

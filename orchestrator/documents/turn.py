@@ -10,6 +10,7 @@ from orchestrator.escalation import Report
 from orchestrator.messages import Usage
 from orchestrator.modes import Mode
 from orchestrator.session import TOLD, Reason
+from orchestrator.workspaces import same_workspace
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import ReasonObject, TurnDocument, UsageObject
@@ -44,7 +45,8 @@ def turn_document(report: Report) -> TurnDocument:
 
 def _external_session(report: Report) -> str | None:
     """The conversation that the agent keeps after this turn; while it has none to go on with, the one that was begun."""
-    kept = (known.id for known in report.session.external_sessions if (known.agent, known.workspace) == (report.turn.agent, report.plan.workspace))
+    own = (known for known in report.session.external_sessions if known.agent == report.turn.agent)
+    kept = (known.id for known in own if same_workspace(known.workspace, report.plan.workspace))
     begun = report.plan.request.conversation
     return next(kept, None if begun is None else begun.id)
 

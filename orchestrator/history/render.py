@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.history.budget import compact_json
@@ -199,11 +199,10 @@ def _tidy_part(part: Part, viewer: Viewer, *, own: bool, bound: bool) -> Part | 
     if isinstance(part, Reasoning):
         return part if own and part.model is not None and part.model == viewer.model else None
     if isinstance(part, ToolCall):
-        arguments = part.arguments if viewer.clean is None else {key: _tidy_value(value, viewer) for key, value in part.arguments.items()}
-        same = arguments == part.arguments and extra is part.extra
-        return part if same else ToolCall(part.id, part.name, arguments, extra)
-    content = _tidy_text(part.content, viewer)
-    return part if content is part.content and extra is part.extra else ToolResult(part.id, content, part.is_error, extra)
+        tidy = ToolCall(_tidy_text(part.id, viewer), _tidy_text(part.name, viewer), _tidy_arguments(part.arguments, viewer), extra)
+        return part if tidy == part and extra is part.extra else tidy
+    call, content = _tidy_text(part.id, viewer), _tidy_text(part.content, viewer)
+    return part if call is part.id and content is part.content and extra is part.extra else ToolResult(call, content, part.is_error, extra)
 
 
 def _tidy_text(text: str, viewer: Viewer) -> str:
@@ -211,11 +210,15 @@ def _tidy_text(text: str, viewer: Viewer) -> str:
     return text if viewer.clean is None else viewer.clean(text)
 
 
+def _tidy_arguments(arguments: Mapping[str, object], viewer: Viewer) -> Mapping[str, object]:
+    return arguments if viewer.clean is None else {_tidy_text(key, viewer): _tidy_value(value, viewer) for key, value in arguments.items()}
+
+
 def _tidy_value(value: object, viewer: Viewer) -> object:
     if isinstance(value, str):
         return _tidy_text(value, viewer)
     if isinstance(value, dict):
-        return {key: _tidy_value(item, viewer) for key, item in value.items()}
+        return {_tidy_value(key, viewer): _tidy_value(item, viewer) for key, item in value.items()}
     if isinstance(value, list):
         return [_tidy_value(item, viewer) for item in value]
     return value

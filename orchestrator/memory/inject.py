@@ -11,6 +11,7 @@ from orchestrator.percepts import Percept
 from orchestrator.quoting import fenced
 from orchestrator.session import Role
 from orchestrator.templates import Templates
+from orchestrator.workspaces import same_workspace
 
 
 class PerceptLimits(Protocol):
@@ -71,7 +72,7 @@ def _unfit(percept: Percept, names: Collection[str], workspace: str, relevance: 
     """Why the percept is not for this turn, or `None`."""
     if percept.consumer not in names:
         return f"meant for {percept.consumer}"
-    if percept.workspace is not None and percept.workspace != workspace:
+    if percept.workspace is not None and not same_workspace(percept.workspace, workspace):
         return "other workspace"
     if percept.id in known:
         return "stated by this agent"

@@ -14,7 +14,7 @@ from orchestrator.errors import Ambiguous, NotFound, StoreError, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.percepts import Percept, statement_key
 from orchestrator.store import archive, rows
-from orchestrator.store.workspaces import workspace_key
+from orchestrator.workspaces import workspace_key
 
 REINFORCED_BY = 10
 HEAVIEST = 100

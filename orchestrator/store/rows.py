@@ -11,7 +11,7 @@ from orchestrator.clock import parse_time
 from orchestrator.messages import CostSource, Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
 from orchestrator.percepts import Percept, statement_key
 from orchestrator.session import Brief, ExternalSession, LastNeed, Need, NeedSource, Outcome, Reason, Role, Session, State, Turn, TurnError
-from orchestrator.store.workspaces import workspace_key
+from orchestrator.workspaces import workspace_key
 
 T = TypeVar("T")
 Complain = Callable[[str], None]
@@ -107,7 +107,7 @@ def turn_row(turn: Turn) -> Row:
         well_formed(turn.agent),
         clean_text(turn.prompt),
         clean_text(turn.mode),
-        encode([{"rule": reason.rule, "detail": reason.detail} for reason in turn.reasons]) if turn.reasons else None,
+        _reasons_text(turn),
         time_text(turn.started_at),
         time_text(turn.ended_at),
         None if turn.usage is None else _usage_text(turn.usage),
@@ -126,6 +126,7 @@ def turn_value(row: Row, steps: tuple[Part, ...], complain: Complain) -> Turn | 
     except BAD as problem:
         complain(f"skipped: {problem}")
         return None
+    mode_reasons, routing = ((), ()) if reasons is None else _or_none(_reasons, reasons, "reasons", complain) or ((), ())
     return Turn(
         place,
         part,
@@ -134,7 +135,7 @@ def turn_value(row: Row, steps: tuple[Part, ...], complain: Complain) -> Turn | 
         steps,
         end,
         None if mode is None else _or_none(_str, mode, "mode", complain),
-        () if reasons is None else _or_none(_reasons, reasons, "reasons", complain) or (),
+        mode_reasons,
         None if started is None else _or_none(time_value, started, "started_at", complain),
         None if ended is None else _or_none(time_value, ended, "ended_at", complain),
         None if usage is None else _or_none(_usage, usage, "usage", complain),
@@ -142,6 +143,7 @@ def turn_value(row: Row, steps: tuple[Part, ...], complain: Complain) -> Turn | 
         None if continues is None else _or_none(_int, continues, "continues", complain),
         None if requested is None else _or_none(_str, requested, "model_requested", complain),
         None if served is None else _or_none(_str, served, "model_served", complain),
+        routing,
     )
 
 
@@ -154,8 +156,16 @@ def _or_none(read: Callable[[Any], T], value: Any, name: str, complain: Complain
         return None
 
 
-def _reasons(text: Any) -> tuple[Reason, ...]:
-    return tuple(Reason(_str(item["rule"]), _str(item["detail"])) for item in json.loads(text))
+def _reasons_text(turn: Turn) -> str | None:
+    """The mode's reasons and, marked, those of the routing: one list, so that rows from before the second kind read as ever."""
+    given = [{"rule": reason.rule, "detail": reason.detail} for reason in turn.reasons]
+    given += [{"rule": reason.rule, "detail": reason.detail, "of": "routing"} for reason in turn.routing]
+    return encode(given) if given else None
+
+
+def _reasons(text: Any) -> tuple[tuple[Reason, ...], tuple[Reason, ...]]:
+    items = [(Reason(_str(item["rule"]), _str(item["detail"])), item.get("of") == "routing") for item in json.loads(text)]
+    return tuple(reason for reason, routing in items if not routing), tuple(reason for reason, routing in items if routing)
 
 
 def _usage_text(usage: Usage) -> str:
@@ -191,7 +201,7 @@ def last_need_text(last: LastNeed | None) -> str | None:
 
 
 def brief_text(brief: Brief | None) -> str | None:
-    return None if brief is None else encode({"text": brief.text, "source": brief.source})
+    return None if brief is None else encode({"text": brief.text, "source": brief.source, "carried": brief.carried})
 
 
 def _need_fields(need: Need) -> dict[str, Any]:
@@ -238,7 +248,8 @@ def _last_need(text: Any) -> LastNeed:
 
 def _brief(text: Any) -> Brief:
     fields = json.loads(text)
-    return Brief(_str(fields["text"]), cast('Literal["user", "primary", "prompt"]', _one_of(fields["source"], ("user", "primary", "prompt"))))
+    source = cast('Literal["user", "primary", "prompt"]', _one_of(fields["source"], ("user", "primary", "prompt")))
+    return Brief(_str(fields["text"]), source, fields.get("carried") is True)
 
 
 def external_row(external: ExternalSession, platform: str) -> Row:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from orchestrator.messages import Reasoning, Text, ToolCall, ToolResult, well_formed
 from orchestrator.session import Outcome
 from orchestrator.store import SearchHit, rows
-from orchestrator.store.workspaces import workspace_key
+from orchestrator.workspaces import workspace_key
 
 Notice = Callable[[str], None]
 

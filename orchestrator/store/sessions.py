@@ -13,7 +13,7 @@ from orchestrator.messages import well_formed
 from orchestrator.session import ExternalSession, Session, Turn
 from orchestrator.store import SessionSummary, rows
 from orchestrator.store.turns import insert_turn
-from orchestrator.store.workspaces import workspace_key
+from orchestrator.workspaces import workspace_key
 
 Notice = Callable[[str], None]
 

@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 
 from orchestrator.messages import CostSource, well_formed
 from orchestrator.store import UsageKey, UsageSum, rows
-from orchestrator.store.workspaces import workspace_key
+from orchestrator.workspaces import workspace_key
 
 _KEYS: dict[UsageKey, str] = {
     "agent": "turns.agent",

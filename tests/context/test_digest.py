@@ -400,3 +400,40 @@ def test_a_megabyte_of_anything_is_told_in_its_place(unit: str) -> None:
     told = activity(TurnList([turn(0, P, huge, *call(1, huge, huge, x=huge), huge)]), limit=12_000)
 
     assert 0 < len(told) <= 12_000
+
+
+# -- what counts as verified -----------------------------------------------------------------------
+
+
+def told(*steps: Part | str) -> list[str]:
+    return primary_activity(TurnList([turn(0, P, "go", *steps)]), boundary=0, nonce=NONCE, limit=None, sent=lambda index: False).splitlines()
+
+
+def test_what_an_agent_says_by_the_sessions_own_tools_is_not_verified() -> None:
+    own = (
+        *call(1, "current_need", "recorded", text="the bug is in line 3"),
+        *call(2, "record_memory", None, content="x"),
+        *call(3, "escalate", "no", error=True),
+    )
+
+    assert told(*own, "It is X.") == ["Turn 0, local (primary):", "  Asked: go", "  Claimed, not verified: It is X."]
+
+
+@pytest.mark.trial("T66")
+@pytest.mark.parametrize("name", ["", "call_0"])
+def test_t66_repeated_ids_do_not_swap_what_was_verified_and_what_failed(name: str) -> None:
+    one = (ToolCall(name, "read", {}), ToolResult(name, "content of a"))
+    two = (ToolCall(name, "grep", {}), ToolResult(name, "boom", is_error=True))
+    both = (ToolCall(name, "stat", {}), ToolCall(name, "list", {}), ToolResult(name, "gone", is_error=True), ToolResult(name, "a, b"))
+
+    lines = told(*one, *two, *both, ToolResult("other", "an orphan"), "x")
+
+    verified, failed = lines.index("  Verified (tool output seen):"), lines.index("  Tried and failed:")
+    assert lines[verified + 1 : failed] == ["    read() -> content of a", "    list() -> a, b"]
+    assert lines[failed + 1 : -1] == ["    grep() -> boom", "    stat() -> gone"]
+
+
+def test_results_that_come_late_go_to_the_latest_run_of_calls_that_waits() -> None:
+    lines = told(ToolCall("c", "read"), ToolResult("x", "?"), ToolCall("c", "grep"), ToolResult("c", "of grep"), ToolResult("c", "of read"), "x")
+
+    assert lines[3:5] == ["    read() -> of read", "    grep() -> of grep"]

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.session import Role
 from orchestrator.tags import Tag
-from orchestrator.tools import ToolFailed
+from orchestrator.tools import SESSION_TOOLS, ToolFailed
 
 
 def tools(heard: Heard, role: Role = Role.PRIMARY):
@@ -79,3 +79,7 @@ def test_a_text_by_tool_is_held_to_what_a_tag_may_hold(tool: str, argument: str)
         tools(heard)[tool].run({argument: "x" * 4001})
 
     assert len(heard.needs) + len(heard.facts) + (heard.handed_over is not None) == 1
+
+
+def test_the_session_tools_are_known_by_name() -> None:
+    assert {tool.schema.name for tool in session_tools(Heard(), hands_over=True)} == SESSION_TOOLS

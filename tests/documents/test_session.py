@@ -102,6 +102,7 @@ def turn_lists(draw: st.DrawFn) -> tuple[Turn, ...]:
                 continues=continues,
                 model_requested=draw(st.none() | words),
                 model_served=draw(st.none() | words),
+                routing=tuple(draw(st.lists(st.builds(Reason, stated, words), max_size=2))),
             )
         )
     return tuple(turns)
@@ -143,7 +144,7 @@ def test_the_document_has_the_keys_of_its_format() -> None:
     ]
     assert set(document["turns"][0]) == {
         *("index", "role", "agent", "prompt", "outcome", "steps", "started_at", "ended_at", "usage", "mode", "reasons", "continues"),
-        *("error", "model_requested", "model_served"),
+        *("error", "model_requested", "model_served", "routing"),
     }
     assert document["format"] == "escalera.session/1"
     assert document["turns"][0]["steps"] == [{"type": "text", "text": "because"}]

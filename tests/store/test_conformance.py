@@ -65,6 +65,7 @@ FULL_TURN = Turn(
     continues=None,
     model_requested="opus",
     model_served="opus-4",
+    routing=(Reason("flag", "--escalate"),),
 )
 FULL_SESSION = Session(
     id="full",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.session import Session
-from orchestrator.store.workspaces import workspace_key
+from orchestrator.workspaces import workspace_key
 
 TRIALS = Path(__file__).parents[1] / "trials"
 

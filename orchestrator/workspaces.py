@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ntpath
 import posixpath
+import sys
 import unicodedata
 
 
@@ -19,6 +20,11 @@ def workspace_key(path: str, platform: str) -> str:
     if plain.startswith("//"):
         plain = plain[1:]
     return unicodedata.normalize("NFC", plain) if platform == "darwin" else plain
+
+
+def same_workspace(one: str, other: str, platform: str = sys.platform) -> bool:
+    """Whether two spellings name the same workspace, by the rules that the store goes by."""
+    return one == other or workspace_key(one, platform) == workspace_key(other, platform)
 
 
 def _without_long_prefix(path: str) -> str:
