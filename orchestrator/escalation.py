@@ -14,7 +14,7 @@ from orchestrator.crew import Crew
 from orchestrator.dispatch.heard import Heard
 from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
-from orchestrator.errors import Cancelled, EscaleraError, ProviderError, SessionLost, StoreError, StoreFull
+from orchestrator.errors import Cancelled, EscaleraError, LeaseLost, SessionLost, StoreError
 from orchestrator.lease import held
 from orchestrator.messages import Part, Text, well_formed
 from orchestrator.percepts import MAX_CONTENT, Percept
@@ -82,9 +82,10 @@ class Report:
 def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
     """One turn, and the escalation turn that follows at once where the primary hands over.
 
-    A turn that failed is reported, not raised; what keeps a turn from coming to be is raised (`BudgetExceeded`,
-    `SessionInUse`, `ConfigError`, …) and then nothing was sent or stored. Where that befalls the escalation turn alone,
-    the report is the primary turn's, with the error.
+    A turn that failed is reported, not raised, and so is one that cannot be stored any more once it was sent: the report then
+    has the answer and the store's error. What keeps a turn from coming to be is raised (`BudgetExceeded`, `SessionInUse`,
+    `ConfigError`, `StoreFull`, …) and then nothing was sent or stored. Where that befalls the escalation turn alone, the report
+    is the primary turn's, with the error.
     """
     with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel) as claim:
         report = _carry_out(place, claim, planned(place, session, wish), cancel=cancel, ask=ask, watch=watch)
@@ -92,10 +93,11 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
             return report
         try:
             plan = planned(place, session, _handed_on(wish, report.handed_over, report.turn))
+            watch(Shown("notice", f"{report.turn.agent!r} hands over: {report.handed_over}"))
+            escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         except EscaleraError as error:
-            return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and nobody can take it"))
-        watch(Shown("notice", f"{report.turn.agent!r} hands over: {report.handed_over}"))
-        escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
+            why = "it cannot be gone on with, since the store failed" if isinstance(error, StoreError) else "nobody can take it"
+            return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and {why}"))
         return replace(escalated, escalated_from=report.turn.index, notices=(*report.notices, *escalated.notices))
 
 
@@ -144,14 +146,14 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     turn = _opened(plan, place.clock.now())
     place.store.open_turn(claim, turn, plan.standing.session)
     watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
-    recorder = _Recorder(place.store, claim, turn.index)
+    recorder = _Recorder(place.store, claim, turn.index, cancel)
     desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep)
     heard, answered = Heard(), Answered()
     error = _run(plan, plan.agent.limits, heard, answered, desk)
     if isinstance(error, SessionLost) and (limits := _limits_afresh(plan, answered, error)) is not None:
         try:
             plan = started(_planned_afresh(place, plan), place.new_id())
-        except ProviderError as refusal:
+        except EscaleraError as refusal:
             error = refusal
         else:
             turn = _opened(plan, turn.started_at)
@@ -161,12 +163,10 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
 
 
 def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:
-    """What ended the turn early, if anything did. An error of our own store is none of the turn's: it is raised."""
+    """What ended the turn early, if anything did."""
     nonce, room = plan.standing.session.nonce, Room(plan.budget.limit_chars, plan.refit)
     try:
         run_turn(plan.agent.provider, plan.request, limits=limits, role=plan.route.role, nonce=nonce, heard=heard, answered=answered, desk=desk, room=room)
-    except StoreError:
-        raise
     except EscaleraError as error:
         return error
     return None
@@ -202,20 +202,24 @@ def _opened(plan: Plan, now: datetime | None) -> Turn:
 
 
 class _Recorder:
-    """Stores each finished step; what a full disk refuses is kept and tried again with the next (page 1)."""
+    """Stores each finished step; what the store refuses is kept and tried again with the next (page 1).
 
-    def __init__(self, store: Store, claim: Claim, index: int) -> None:
-        self._store, self._claim, self._index = store, claim, index
+    A refusal never ends the call, whose answer is paid for; but a lost lease cancels it, since nothing more of it can be stored.
+    """
+
+    def __init__(self, store: Store, claim: Claim, index: int, cancel: Cancel) -> None:
+        self._store, self._claim, self._index, self._cancel = store, claim, index, cancel
         self._kept: list[Part] = []
         self._stored = 0
-        self.refusal: StoreFull | None = None
 
     def keep(self, step: Part) -> None:
         self._kept.append(step)
         try:
             self.catch_up()
-        except StoreFull as error:
-            self.refusal = self.refusal or error
+        except LeaseLost as error:
+            self._cancel.set(error.message)
+        except StoreError:
+            return  # tried again with the next step; what is still refused at the end is reported then
 
     def catch_up(self) -> None:
         """Store what is not stored yet, in order."""
@@ -244,7 +248,10 @@ class _Ended:
 
 
 def _record(place: Workplace, claim: Claim, plan: Plan, ended: _Ended, recorder: _Recorder) -> Report:
-    """The turn's end, the session's header and what was learned, stored as one; an answer that cannot be stored is still given."""
+    """The turn's end, the session's header and what was learned, stored as one; an answer that cannot be stored is still given.
+
+    The error is what ended the turn, or else why it is not stored; a lost lease goes before the cancel that it caused.
+    """
     if ended.error is not None and ended.answered.unfinished.strip():
         partial = Text(ended.answered.unfinished, extra={"partial": True})
         ended.answered.steps.append(partial)
@@ -256,9 +263,9 @@ def _record(place: Workplace, claim: Claim, plan: Plan, ended: _Ended, recorder:
     try:
         recorder.catch_up()
         place.store.close_turn(claim, turn, session, _facts(place, plan, ended))
-    except StoreFull as refusal:
+    except StoreError as refusal:
         notices.append(f"this turn could not be saved: {refusal.message}")
-        error = error or refusal
+        error = refusal if error is None or isinstance(refusal, LeaseLost) else error
         session = plan.standing.session
     else:
         _mark_told(place, plan, ended)
@@ -266,9 +273,9 @@ def _record(place: Workplace, claim: Claim, plan: Plan, ended: _Ended, recorder:
 
 
 def _mark_told(place: Workplace, plan: Plan, ended: _Ended) -> None:
-    """Facts that were really sent count as used (page 4); a disk too full to note it takes nothing from the stored turn."""
+    """Facts that were really sent count as used (page 4); a store that cannot note it takes nothing from the stored turn."""
     if ended.outcome in TOLD:
-        with suppress(StoreFull):
+        with suppress(StoreError):
             place.store.mark_used([percept.id for percept in plan.chosen.sent], ended.at)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
@@ -18,7 +18,9 @@ from orchestrator.errors import (
     RateLimited,
     SessionInUse,
     SessionLost,
+    StoreError,
     StoreFull,
+    StoreReadOnly,
     UsageError,
 )
 from orchestrator.escalation import addressed
@@ -1053,13 +1055,13 @@ def test_a_lease_lost_in_the_middle_ends_the_call_and_writes_nothing_more(scene:
         scene.clock.advance(seconds=61)
         assert isinstance(scene.store.claim("s1", "somebody else", timedelta(seconds=60)), Claim)
 
-    script = [*calls(ToolCall("c", "Read"))[:-1], taken_over, *says("never stored"), *says("never asked for")]
-    primary = local(script, capabilities=OWN)
-    scene.cast(local=primary, strong=strong())
+    script = [*calls(ToolCall("c", "Read"))[:-1], taken_over, MessageDone((Text("never stored"),)), UNTIL_CANCELLED, *says("never asked for")]
+    scene.cast(local=local(script, capabilities=OWN), strong=strong())
 
-    with pytest.raises(LeaseLost):
-        scene.ask()
+    report = scene.ask()
 
+    assert isinstance(report.error, LeaseLost)
+    assert (report.turn.outcome, report.turn.answer) == (Outcome.CANCELLED, "never stored")
     (turn,) = scene.turns
     assert (turn.outcome, turn.steps) == (Outcome.INTERRUPTED, (ToolCall("c", "Read"),))
     assert scene.session.external_sessions == ()
@@ -1073,10 +1075,87 @@ def test_a_turn_that_is_cancelled_since_its_lease_is_gone_writes_nothing(scene: 
 
     scene.cast(local=local([TextDelta("so f"), taken_over, Cancelled("the lease could not be renewed")]), strong=strong())
 
-    with pytest.raises(LeaseLost):
-        scene.ask()
+    report = scene.ask()
 
+    assert isinstance(report.error, LeaseLost)
+    assert (report.turn.answer, report.turn.outcome) == ("so f", Outcome.CANCELLED)
     assert scene.turns[0].steps == ()
+
+
+def test_an_answer_whose_lease_lapsed_meanwhile_is_still_given(scene: Scene) -> None:
+    scene.cast(local=local([TextDelta("precious "), lambda: scene.clock.advance(minutes=10), *says("precious answer", streamed=False)]), strong=strong())
+
+    report = scene.ask()
+
+    assert isinstance(report.error, LeaseLost)
+    assert (report.turn.answer, report.turn.outcome) == ("precious answer", Outcome.COMPLETED)
+    assert any("could not be saved" in notice for notice in report.notices)
+    scene.restart()
+    assert [(turn.outcome, turn.steps) for turn in scene.turns] == [(Outcome.INTERRUPTED, ())]
+
+
+@dataclass
+class Refusing:
+    """A store of which one call of a kind, and from there on all of that kind, is refused."""
+
+    store: SqliteStore
+    call: str
+    error: StoreError
+    number: int = 1
+
+    def __getattr__(self, name: str) -> object:
+        return self._refused if name == self.call else getattr(self.store, name)
+
+    def _refused(self, *arguments: object) -> object:
+        self.number -= 1
+        if self.number <= 0:
+            raise self.error
+        return getattr(self.store, self.call)(*arguments)
+
+
+def refuse(scene: Scene, call: str, error: StoreError, number: int = 1) -> None:
+    scene._place = replace(scene.place, store=Refusing(scene.place.store, call, error, number))  # type: ignore[arg-type]  # a store
+
+
+@pytest.mark.parametrize("call", ["append_step", "close_turn"])
+@pytest.mark.parametrize("error", [StoreError("busy: another process is writing"), StoreReadOnly("cannot be written"), StoreFull("full")], ids=lambda e: e.type)
+def test_an_answer_that_the_store_refuses_is_still_given(scene: Scene, call: str, error: StoreError) -> None:
+    scene.cast(local=local(says("precious " + tag("need", "ship it"))), strong=strong())
+    refuse(scene, call, error)
+
+    report = scene.ask()
+
+    assert report.error is error
+    assert (report.turn.answer.strip(), report.turn.outcome) == ("precious", Outcome.COMPLETED)
+    assert report.notices == (f"this turn could not be saved: {error.message}",)
+    assert report.session.need is None
+    assert scene.turns[0].outcome is Outcome.INTERRUPTED
+
+
+def test_a_store_that_cannot_note_what_was_used_takes_nothing_from_the_turn(scene: Scene) -> None:
+    scene.cast(local=local(says("fine")), strong=strong())
+    scene.remember("likes tea", core=True, weight=100)
+    refuse(scene, "mark_used", StoreError("busy"))
+
+    assert scene.ask().error is None
+    assert scene.turns[0].outcome is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize("call", ["open_turn", "log"])
+def test_a_hand_over_that_the_store_keeps_from_being_taken_leaves_the_primarys_answer(scene: Scene, call: str) -> None:
+    agent = strong(says("never"))
+    scene.cast(local=local(says(HAND_OVER)), strong=agent)
+    error = StoreFull("full")
+    refuse(scene, call, error, number=2)
+
+    report = scene.ask()
+
+    assert report.error is error
+    assert (report.turn.answer.strip(), report.turn.outcome, report.turn.index) == ("I looked.", Outcome.ESCALATED, 0)
+    assert report.notices == ("'local' handed this turn over, and it cannot be gone on with, since the store failed",)
+    assert agent.requests == []
+    assert [turn.outcome for turn in scene.turns] == [Outcome.ESCALATED]
+    assert scene.session.brief == Brief("too hard for me", "primary")
 
 
 def test_the_session_is_free_again_after_every_kind_of_end(scene: Scene) -> None:
