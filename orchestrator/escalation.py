@@ -17,7 +17,7 @@ from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
 from orchestrator.errors import Cancelled, EscaleraError, LeaseLost, SessionLost, StoreError
 from orchestrator.lease import held
 from orchestrator.messages import Part, Text, well_formed
-from orchestrator.percepts import MAX_CONTENT, Percept
+from orchestrator.percepts import Percept
 from orchestrator.planning import Expiry, Plan, Wish, plan_turn, started
 from orchestrator.providers import Ask, Cancel
 from orchestrator.routing import Choice
@@ -258,7 +258,7 @@ def _record(place: Workplace, claim: Claim, plan: Plan, ended: _Ended, recorder:
         recorder.keep(partial)
     turn = _closed(ended)
     session = _session_after(plan, ended)
-    notices = [*plan.notices, *ended.answered.notices]
+    notices = [*plan.notices, *ended.answered.notices, *ended.heard.refused]
     error: EscaleraError | None = ended.error
     try:
         recorder.catch_up()
@@ -365,7 +365,7 @@ def _fact(place: Workplace, plan: Plan, ended: _Ended, text: str, channel: str) 
     consumer, content = addressed(text)
     return Percept(
         id=place.new_id(),
-        content=content[:MAX_CONTENT],
+        content=content,
         producer="primary" if plan.route.role is Role.PRIMARY else "escalation",
         consumer=consumer,
         weight=HEARD_WEIGHT,

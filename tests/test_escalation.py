@@ -32,6 +32,7 @@ from orchestrator.providers import Answer, Cancel, Capabilities, ExternalSession
 from orchestrator.session import Brief, LastNeed, Need, Outcome, State, TurnError
 from orchestrator.store import Claim
 from orchestrator.store.sqlite import SqliteStore, open_store
+from orchestrator.tags import TagKind
 from orchestrator.testing.fake_provider import UNTIL_CANCELLED, FakeProvider, calls, says
 
 from .conftest import OWN, START, TOOLS, Scene, local, rules, strong, system, tag, texts
@@ -525,12 +526,26 @@ def test_a_fact_can_be_addressed_to_one_agent(text: str, expected: tuple[str, st
     assert addressed(text) == expected
 
 
-def test_a_long_fact_is_cut_to_what_a_percept_holds(scene: Scene) -> None:
-    scene.cast(local=local(says("ok" + tag("percept", "x" * 3000))), strong=strong())
+def test_a_fact_that_is_too_long_is_not_remembered_and_the_user_is_told(scene: Scene) -> None:
+    scene.cast(local=local(says("ok" + tag("percept", "x" * (MAX_CONTENT + 1)) + tag("percept", "x" * MAX_CONTENT))), strong=strong())
 
-    scene.ask()
+    report = scene.ask()
 
     assert [len(percept.content) for percept in scene.store.percepts(session="s1")] == [MAX_CONTENT]
+    assert any("was not remembered" in notice for notice in report.notices)
+
+
+@pytest.mark.parametrize("kind", ["need", "percept"])
+def test_an_answer_of_tags_alone_is_acted_on_like_one_by_tool(scene: Scene, kind: TagKind) -> None:
+    scene.cast(local=local(says(tag(kind, "ship it")), says("later")), strong=strong())
+
+    report = scene.ask("my goal is to ship")
+
+    assert (report.error, report.turn.outcome, report.turn.answer) == (None, Outcome.COMPLETED, "")
+    learned = [percept.content for percept in scene.store.percepts(session="s1")]
+    assert ("ship it" in learned) == (kind == "percept")
+    assert (scene.session.need is not None) == (kind == "need")
+    assert scene.ask("go on").turn.answer == "later"
 
 
 def test_an_agent_without_a_conversation_is_told_facts_in_every_turn(scene: Scene) -> None:

@@ -124,7 +124,7 @@ def run_turn(
             answered.notice(f"stopped after {len(batches)} rounds of tool calls (max_tool_iterations)")
             return
         request = next_request(first, batches, room, provider.capabilities.profile)
-    if heard.handed_over is None and not any(_says_something(step) for step in answered.steps):
+    if not heard.anything and not any(_says_something(step) for step in answered.steps):
         raise EmptyAnswer("the agent ended its turn without a word", hint="try again, or ask another agent")
 
 

@@ -24,6 +24,7 @@ from orchestrator.providers import (
 )
 from orchestrator.session import Role
 from orchestrator.settings.limits import Limits
+from orchestrator.tags import TagKind
 from orchestrator.testing.fake_provider import UNTIL_CANCELLED, FakeProvider, calls, says
 
 from ..conftest import OWN, TOOLS, tag
@@ -60,6 +61,20 @@ def test_reasoning_is_shown_apart_and_is_no_answer(turn: Turn) -> None:
 @pytest.mark.parametrize("script", [[Finished("stop")], says(" \n"), says("")], ids=["nothing", "blanks", "empty"])
 def test_an_answer_with_nothing_in_it_failed(turn: Turn, script: list[object]) -> None:
     turn.run(FakeProvider(script))  # type: ignore[arg-type]  # a script
+
+    assert isinstance(turn.error, EmptyAnswer)
+
+
+@pytest.mark.parametrize(("kind", "body"), [("need", "ship"), ("percept", "likes tea"), ("percept", "x" * 3000)])
+def test_a_tag_that_is_acted_on_is_an_answer(turn: Turn, kind: TagKind, body: str) -> None:
+    turn.run(FakeProvider(says(tag(kind, body))))
+
+    assert turn.error is None
+    assert turn.answered.steps == []
+
+
+def test_a_tag_without_a_body_is_no_answer(turn: Turn) -> None:
+    turn.run(FakeProvider(says(tag("need", " "))))
 
     assert isinstance(turn.error, EmptyAnswer)
 
