@@ -149,8 +149,9 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     recorder = _Recorder(place.store, claim, turn.index, cancel)
     desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep)
     heard, answered = Heard(), Answered()
+    began = place.clock.monotonic()
     error = _run(plan, plan.agent.limits, heard, answered, desk)
-    if isinstance(error, SessionLost) and (limits := _limits_afresh(plan, answered, error)) is not None:
+    if isinstance(error, SessionLost) and (limits := _limits_afresh(plan, answered, error, place.clock.monotonic() - began)) is not None:
         try:
             plan = started(_planned_afresh(place, plan), place.new_id())
         except EscaleraError as refusal:
@@ -172,13 +173,14 @@ def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Des
     return None
 
 
-def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost) -> Limits | None:
-    """The limits with the retries that a lost conversation leaves to a fresh start; `None` where it must not run again (pages 2 and 7)."""
+def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost, spent: float) -> Limits | None:
+    """The limits with the retries and the time that a lost conversation leaves to a fresh start; `None` where it must not run again (pages 2 and 7)."""
     resumed = plan.request.conversation is not None and plan.request.conversation.action == "resume"
-    left = plan.agent.limits.retry_attempts - answered.sends + (0 if lost.sent else 1)
+    limits = plan.agent.limits
+    left = limits.retry_attempts - answered.sends + (0 if lost.sent else 1)
     if not resumed or answered.steps or left < 0:
         return None
-    return replace(plan.agent.limits, retry_attempts=left)
+    return replace(limits, retry_attempts=left, turn_timeout=None if limits.turn_timeout is None else limits.turn_timeout - spent)
 
 
 def _planned_afresh(place: Workplace, plan: Plan) -> Plan:
@@ -296,7 +298,9 @@ def _session_after(plan: Plan, ended: _Ended) -> Session:
     """The header with which the turn ends. A failed turn leaves everything as it was but for a reason that was given."""
     before = plan.standing.session
     if ended.outcome not in TOLD:
-        return replace(before, brief=plan.brief if plan.wish.reason else before.brief, external_sessions=_external_still_there(plan, ended.error))
+        return replace(
+            before, brief=plan.brief if (plan.wish.reason or "").strip() else before.brief, external_sessions=_external_still_there(plan, ended.error)
+        )
     session = replace(before, need=_need_after(plan, ended), brief=_brief_after(plan, ended))
     if plan.route.role is Role.PRIMARY:
         return replace(session, state=State.ROUTING, external_sessions=_external_after(plan, ended))
@@ -308,11 +312,14 @@ def _session_after(plan: Plan, ended: _Ended) -> Session:
 
 
 def _brief_after(plan: Plan, ended: _Ended) -> Brief | None:
-    """A hand-over leaves its reason, so that it is there whatever becomes of the escalation turn; that one clears it unless it asks."""
+    """A hand-over leaves its reason, so that it is there whatever becomes of the escalation turn; that one clears it unless it asks.
+
+    A reason given with a primary turn waits for the next escalation (page 2).
+    """
     if ended.heard.handed_over is not None:
         return Brief(well_formed(ended.heard.handed_over), "primary")
     if plan.route.role is Role.PRIMARY:
-        return plan.standing.session.brief
+        return plan.brief
     return plan.brief if _asks(ended) else None
 
 

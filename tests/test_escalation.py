@@ -380,6 +380,28 @@ def test_a_reason_outlives_failed_turns_and_modes(scene: Scene) -> None:
     assert ["mind the gap" in system(request) for request in agent.requests] == [False, True, True, False]
 
 
+@pytest.mark.parametrize("script", [says("fine"), [RateLimited("slow", retry_after=9999)]], ids=["completed", "failed"])
+def test_a_reason_given_with_a_primary_turn_waits_for_the_next_escalation(scene: Scene, script: list[object]) -> None:
+    agent = strong(says("a"))
+    scene.cast(strong=agent, local=local(script, says("fine")))  # type: ignore[arg-type]  # a script
+
+    scene.ask("hello", primary=True, reason="mind the gap")
+    assert scene.session.brief == Brief("mind the gap", "user")
+    scene.ask("hello again", primary=True, reason="  ")
+    scene.ask(escalate=True)
+
+    assert "mind the gap" in system(agent.requests[0])
+    assert scene.session.brief is None
+
+
+def test_a_blank_reason_is_none_also_when_the_turn_fails(scene: Scene) -> None:
+    scene.cast(strong=strong([ProtocolError("noise")]), local=local())
+
+    scene.ask("paint it", escalate=True, reason="  ")
+
+    assert scene.session.brief is None
+
+
 # -- the need -------------------------------------------------------------------------------------
 
 
