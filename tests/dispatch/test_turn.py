@@ -247,6 +247,17 @@ def test_the_tool_loop_ends_after_its_iterations(turn: Turn) -> None:
     assert isinstance(turn.answered.steps[-1], ToolResult)
 
 
+def test_without_iterations_no_tool_is_run(turn: Turn) -> None:
+    provider = FakeProvider(calls(NEED), says("never"), capabilities=TOOLS)
+
+    turn.run(provider, limits=Limits(max_tool_iterations=0))
+
+    assert turn.heard.needs == []
+    assert isinstance(turn.answered.steps[-1], ToolResult)
+    assert turn.answered.steps[-1].is_error
+    assert len(provider.requests) == 1
+
+
 def test_the_tool_loop_can_be_unlimited(turn: Turn) -> None:
     provider = FakeProvider(*[calls(ToolCall(f"c{number}", "current_need", {"text": "ship"})) for number in range(40)], says("done"), capabilities=TOOLS)
 
