@@ -23,12 +23,12 @@ from orchestrator.errors import (
     StoreReadOnly,
     UsageError,
 )
-from orchestrator.escalation import addressed
 from orchestrator.messages import Text, ToolCall, ToolResult, Usage
 from orchestrator.modes import Mode
 from orchestrator.percepts import MAX_CONTENT
 from orchestrator.planning import Expiry
 from orchestrator.providers import Answer, Cancel, Capabilities, ExternalSessionStarted, Finished, MessageDone, Question, TextDelta, ToolResultSeen
+from orchestrator.recording import addressed
 from orchestrator.session import Brief, LastNeed, Need, Outcome, State, TurnError
 from orchestrator.store import Claim
 from orchestrator.store.sqlite import SqliteStore, open_store
