@@ -1,11 +1,9 @@
-"""The main path: one turn of the shared session, from what the user asked to what is recorded."""
+"""The main path: one turn of the shared session, from what the user asked to the report of what became of it."""
 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,39 +12,16 @@ from orchestrator.crew import Crew
 from orchestrator.dispatch.heard import Heard
 from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
-from orchestrator.errors import Cancelled, EscaleraError, ProviderError, SessionLost, StoreError, StoreFull
+from orchestrator.errors import EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
-from orchestrator.messages import Part, Text, well_formed
-from orchestrator.percepts import MAX_CONTENT, Percept
 from orchestrator.planning import Expiry, Plan, Wish, plan_turn, started
 from orchestrator.providers import Ask, Cancel
+from orchestrator.recording import Ended, Recorder, Report, record
 from orchestrator.routing import Choice
-from orchestrator.session import (
-    TOLD,
-    Brief,
-    EarlierTurns,
-    ExternalSession,
-    Need,
-    Outcome,
-    Role,
-    Session,
-    State,
-    Turn,
-    TurnError,
-    TurnList,
-    TurnLog,
-    answer_of,
-    ends_with_question,
-    set_need,
-    transition,
-)
+from orchestrator.session import EarlierTurns, Outcome, Session, Turn, TurnList, TurnLog
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
-from orchestrator.workspaces import same_workspace
-
-HEARD_WEIGHT = 70
-"""What a fact weighs that an agent stated (page 4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +41,13 @@ class Workplace:
     jitter: random.Random
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What became of a turn."""
-
-    session: Session
-    turn: Turn
-    plan: Plan
-    notices: tuple[str, ...] = ()
-    escalated_from: int | None = None
-    error: EscaleraError | None = None
-    handed_over: str | None = None
-    """The reason with which the primary gave the turn away."""
-
-
 def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
     """One turn, and the escalation turn that follows at once where the primary hands over.
 
-    A turn that failed is reported, not raised; what keeps a turn from coming to be is raised (`BudgetExceeded`,
-    `SessionInUse`, `ConfigError`, …) and then nothing was sent or stored. Where that befalls the escalation turn alone,
-    the report is the primary turn's, with the error.
+    A turn that failed is reported, not raised, and so is one that cannot be stored any more once it was sent: the report then
+    has the answer and the store's error. What keeps a turn from coming to be is raised (`BudgetExceeded`, `SessionInUse`,
+    `ConfigError`, `StoreFull`, …) and then nothing was sent or stored. Where that befalls the escalation turn alone, the report
+    is the primary turn's, with the error.
     """
     with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel) as claim:
         report = _carry_out(place, claim, planned(place, session, wish), cancel=cancel, ask=ask, watch=watch)
@@ -93,10 +55,11 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
             return report
         try:
             plan = planned(place, session, _handed_on(wish, report.handed_over, report.turn))
+            watch(Shown("notice", f"{report.turn.agent!r} hands over: {report.handed_over}"))
+            escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         except EscaleraError as error:
-            return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and nobody can take it"))
-        watch(Shown("notice", f"{report.turn.agent!r} hands over: {report.handed_over}"))
-        escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
+            why = "it cannot be gone on with, since the store failed" if isinstance(error, StoreError) else "nobody can take it"
+            return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and {why}"))
         return replace(escalated, escalated_from=report.turn.index, notices=(*report.notices, *escalated.notices))
 
 
@@ -145,41 +108,41 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     turn = _opened(plan, place.clock.now())
     place.store.open_turn(claim, turn, plan.standing.session)
     watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
-    recorder = _Recorder(place.store, claim, turn.index)
+    recorder = Recorder(place.store, claim, turn.index, cancel)
     desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep)
     heard, answered = Heard(), Answered()
+    began = place.clock.monotonic()
     error = _run(plan, plan.agent.limits, heard, answered, desk)
-    if isinstance(error, SessionLost) and (limits := _limits_afresh(plan, answered, error)) is not None:
+    if isinstance(error, SessionLost) and (limits := _limits_afresh(plan, answered, error, place.clock.monotonic() - began)) is not None:
         try:
             plan = started(_planned_afresh(place, plan), place.new_id())
-        except ProviderError as refusal:
+        except EscaleraError as refusal:
             error = refusal
         else:
             turn = _opened(plan, turn.started_at)
             watch(Shown("notice", plan.notices[-1]))
             error = _run(plan, limits, heard, answered, desk)
-    return _record(place, claim, plan, _Ended(turn, heard, answered, error, place.clock.now()), recorder)
+    return record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
 
 
 def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:
-    """What ended the turn early, if anything did. An error of our own store is none of the turn's: it is raised."""
+    """What ended the turn early, if anything did."""
     nonce, room = plan.standing.session.nonce, Room(plan.budget.limit_chars, plan.refit)
     try:
         run_turn(plan.agent.provider, plan.request, limits=limits, role=plan.route.role, nonce=nonce, heard=heard, answered=answered, desk=desk, room=room)
-    except StoreError:
-        raise
     except EscaleraError as error:
         return error
     return None
 
 
-def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost) -> Limits | None:
-    """The limits with the retries that a lost conversation leaves to a fresh start; `None` where it must not run again (pages 2 and 7)."""
+def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost, spent: float) -> Limits | None:
+    """The limits with the retries and the time that a lost conversation leaves to a fresh start; `None` where it must not run again (pages 2 and 7)."""
     resumed = plan.request.conversation is not None and plan.request.conversation.action == "resume"
-    left = plan.agent.limits.retry_attempts - answered.sends + (0 if lost.sent else 1)
+    limits = plan.agent.limits
+    left = limits.retry_attempts - answered.sends + (0 if lost.sent else 1)
     if not resumed or answered.steps or left < 0:
         return None
-    return replace(plan.agent.limits, retry_attempts=left)
+    return replace(limits, retry_attempts=left, turn_timeout=None if limits.turn_timeout is None else limits.turn_timeout - spent)
 
 
 def _planned_afresh(place: Workplace, plan: Plan) -> Plan:
@@ -201,185 +164,3 @@ def _opened(plan: Plan, now: datetime | None) -> Turn:
         model_requested=plan.agent.provider.model,
         routing=plan.route.reasons,
     )
-
-
-class _Recorder:
-    """Stores each finished step; what a full disk refuses is kept and tried again with the next (page 1)."""
-
-    def __init__(self, store: Store, claim: Claim, index: int) -> None:
-        self._store, self._claim, self._index = store, claim, index
-        self._kept: list[Part] = []
-        self._stored = 0
-        self.refusal: StoreFull | None = None
-
-    def keep(self, step: Part) -> None:
-        self._kept.append(step)
-        try:
-            self.catch_up()
-        except StoreFull as error:
-            self.refusal = self.refusal or error
-
-    def catch_up(self) -> None:
-        """Store what is not stored yet, in order."""
-        while self._stored < len(self._kept):
-            self._store.append_step(self._claim, self._index, self._stored, self._kept[self._stored])
-            self._stored += 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """A turn whose provider is done with it."""
-
-    turn: Turn
-    heard: Heard
-    answered: Answered
-    error: EscaleraError | None
-    at: datetime
-
-    @property
-    def outcome(self) -> Outcome:
-        if isinstance(self.error, Cancelled):
-            return Outcome.CANCELLED
-        if self.error is not None:
-            return Outcome.FAILED
-        return Outcome.COMPLETED if self.heard.handed_over is None else Outcome.ESCALATED
-
-
-def _record(place: Workplace, claim: Claim, plan: Plan, ended: _Ended, recorder: _Recorder) -> Report:
-    """The turn's end, the session's header and what was learned, stored as one; an answer that cannot be stored is still given."""
-    if ended.error is not None and ended.answered.unfinished.strip():
-        partial = Text(ended.answered.unfinished, extra={"partial": True})
-        ended.answered.steps.append(partial)
-        recorder.keep(partial)
-    turn = _closed(ended)
-    session = _session_after(plan, ended)
-    notices = [*plan.notices, *ended.answered.notices]
-    error: EscaleraError | None = ended.error
-    try:
-        recorder.catch_up()
-        place.store.close_turn(claim, turn, session, _facts(place, plan, ended))
-    except StoreFull as refusal:
-        notices.append(f"this turn could not be saved: {refusal.message}")
-        error = error or refusal
-        session = plan.standing.session
-    else:
-        _mark_told(place, plan, ended)
-    return Report(session, turn, plan, tuple(notices), error=error, handed_over=ended.heard.handed_over if ended.outcome is Outcome.ESCALATED else None)
-
-
-def _mark_told(place: Workplace, plan: Plan, ended: _Ended) -> None:
-    """Facts that were really sent count as used (page 4); a disk too full to note it takes nothing from the stored turn."""
-    if ended.outcome in TOLD:
-        with suppress(StoreFull):
-            place.store.mark_used([percept.id for percept in plan.texts.told], ended.at)
-
-
-def _closed(ended: _Ended) -> Turn:
-    error = None if ended.error is None else TurnError(ended.error.type, ended.error.message)
-    return replace(
-        ended.turn,
-        steps=tuple(ended.answered.steps),
-        outcome=ended.outcome,
-        ended_at=ended.at,
-        usage=ended.answered.usage,
-        error=error,
-        model_served=ended.answered.model_served,
-    )
-
-
-def _session_after(plan: Plan, ended: _Ended) -> Session:
-    """The header with which the turn ends. A failed turn leaves everything as it was but for a reason that was given."""
-    before = plan.standing.session
-    if ended.outcome not in TOLD:
-        return replace(before, brief=plan.brief if plan.wish.reason else before.brief, external_sessions=_external_still_there(plan, ended.error))
-    session = replace(before, need=_need_after(plan, ended), brief=_brief_after(plan, ended))
-    if plan.route.role is Role.PRIMARY:
-        return replace(session, state=State.ROUTING, external_sessions=_external_after(plan, ended))
-    return replace(
-        session,
-        state=transition(State.ESCALATION, State.WAITING if _asks(ended) else State.ROUTING),
-        external_sessions=_external_after(plan, ended),
-    )
-
-
-def _brief_after(plan: Plan, ended: _Ended) -> Brief | None:
-    """A hand-over leaves its reason, so that it is there whatever becomes of the escalation turn; that one clears it unless it asks."""
-    if ended.heard.handed_over is not None:
-        return Brief(well_formed(ended.heard.handed_over), "primary")
-    if plan.route.role is Role.PRIMARY:
-        return plan.standing.session.brief
-    return replace(plan.brief, carried=True) if plan.brief is not None and _asks(ended) else None
-
-
-def _asks(ended: _Ended) -> bool:
-    return ends_with_question(answer_of(ended.answered.steps))
-
-
-def _need_after(plan: Plan, ended: _Ended) -> Need | None:
-    need = plan.need
-    for text, channel in ended.heard.needs:
-        need = set_need(need, text, turn_index=ended.turn.index, during=True, now=ended.at, source=channel)
-    return need
-
-
-def _external_still_there(plan: Plan, error: EscaleraError | None) -> tuple[ExternalSession, ...]:
-    """A failed turn keeps the last good session ids; one that is known to be lost, where the turn could not run again, would only fail again."""
-    before = plan.standing.session.external_sessions
-    if not isinstance(error, SessionLost):
-        return before
-    return _without_conversation(before, plan)
-
-
-def _external_after(plan: Plan, ended: _Ended) -> tuple[ExternalSession, ...]:
-    """The session ids after a completed turn: one per agent and workspace, the last good one (page 2)."""
-    before = plan.standing.session.external_sessions
-    conversation = plan.request.conversation
-    if conversation is None:
-        return before
-    now = ExternalSession(
-        agent=plan.agent.name,
-        id=ended.answered.external_session or conversation.id,
-        workspace=plan.workspace,
-        config_dir=plan.agent.config_dir,
-        turn_index=ended.turn.index,
-        model=conversation.model or ended.answered.model_served,
-        system_text=conversation.system_text,
-        delivered=plan.texts.delivered,
-    )
-    return (*_without_conversation(before, plan), now)
-
-
-def _without_conversation(known: tuple[ExternalSession, ...], plan: Plan) -> tuple[ExternalSession, ...]:
-    """All but the one that the plan's agent has in the plan's workspace, however that is spelt."""
-    return tuple(one for one in known if one.agent != plan.agent.name or not same_workspace(one.workspace, plan.workspace))
-
-
-def _facts(place: Workplace, plan: Plan, ended: _Ended) -> list[Percept]:
-    """What the agent asked to remember, as percepts of this session."""
-    if ended.outcome not in TOLD:
-        return []
-    return [_fact(place, plan, ended, text, channel) for text, channel in ended.heard.facts]
-
-
-def _fact(place: Workplace, plan: Plan, ended: _Ended, text: str, channel: str) -> Percept:
-    consumer, content = addressed(text)
-    return Percept(
-        id=place.new_id(),
-        content=content[:MAX_CONTENT],
-        producer="primary" if plan.route.role is Role.PRIMARY else "escalation",
-        consumer=consumer,
-        weight=HEARD_WEIGHT,
-        scope="session",
-        workspace=plan.workspace,
-        session=plan.standing.session.id,
-        created_at=ended.at,
-        updated_at=ended.at,
-        source={"session": plan.standing.session.id, "turn": ended.turn.index, "by": channel},
-        trust="agent",
-    )
-
-
-def addressed(text: str) -> tuple[str, str]:
-    """A fact that begins with `@agent-name: ` is for that agent only (page 2): (consumer, content)."""
-    match = re.match(r"@([A-Za-z0-9_.-]+): (.+)", text, re.DOTALL)
-    return (match[1], match[2].strip()) if match else ("all", text.strip())

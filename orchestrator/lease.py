@@ -8,13 +8,15 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 from orchestrator.clock import Clock
-from orchestrator.errors import EscaleraError, SessionInUse
+from orchestrator.errors import EscaleraError, LeaseLost, SessionInUse
 from orchestrator.providers import Cancel
 from orchestrator.store import Claim, Store
 
 TTL = timedelta(seconds=60)
 RENEW_EVERY = 20.0
-"""Seconds: two renewals may fail before the lease lapses."""
+"""Seconds. A renewal that failed is tried again after a quarter of that."""
+END_BEFORE = timedelta(seconds=10)
+"""How long before the lease lapses a turn ends that could not renew it: long enough for its provider to end."""
 POLL_EVERY = 0.1
 """Seconds between two looks at a session that somebody else holds."""
 
@@ -23,11 +25,11 @@ POLL_EVERY = 0.1
 def held(store: Store, session: str, owner: str, *, clock: Clock, wait: float, cancel: Cancel, renew_every: float = RENEW_EVERY) -> Iterator[Claim]:
     """The session's lease, renewed by a thread of its own until the block ends.
 
-    Waits up to `wait` seconds for another owner, then raises `SessionInUse`. A renewal that fails cancels the turn.
+    Waits up to `wait` seconds for another owner, then raises `SessionInUse`. A lease that is lost, or about to lapse unrenewed, cancels the turn.
     """
     claim = _claimed(store, session, owner, clock=clock, wait=wait, cancel=cancel)
     done = threading.Event()
-    renewer = threading.Thread(target=_renew, args=(store, claim, done, cancel, renew_every), name=f"lease-{session[:8]}", daemon=True)
+    renewer = threading.Thread(target=_renew, args=(store, claim, clock, done, cancel, renew_every), name=f"lease-{session[:8]}", daemon=True)
     renewer.start()
     try:
         yield claim
@@ -53,11 +55,15 @@ def _claimed(store: Store, session: str, owner: str, *, clock: Clock, wait: floa
         clock.sleep(POLL_EVERY, cancel.event)
 
 
-def _renew(store: Store, claim: Claim, done: threading.Event, cancel: Cancel, every: float) -> None:
-    """Failing to renew, for whatever reason, means that another owner may come: the call must end."""
-    while not done.wait(every):
+def _renew(store: Store, claim: Claim, clock: Clock, done: threading.Event, cancel: Cancel, every: float) -> None:
+    """A store that is full or busy may soon be neither; but once another owner may come, the call must end."""
+    wait = every
+    while not done.wait(wait):
         try:
-            store.renew(claim, TTL)
+            claim = store.renew(claim, TTL)
+            wait = every
         except EscaleraError as error:
-            cancel.set(f"the session's lease could not be renewed: {error.message}")
-            return
+            if isinstance(error, LeaseLost) or claim.expires_at - clock.now() <= END_BEFORE:
+                cancel.set(f"the session's lease could not be renewed: {error.message}")
+                return
+            wait = every / 4

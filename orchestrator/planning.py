@@ -250,7 +250,7 @@ def _fitted(case: _Case, crew: Crew, templates: Templates, *, running: int = 0, 
     boundary = last_escalation_boundary(case.log)
     scope = scope_of(case.mode, keeps_conversation=case.keeps_conversation, boundary=boundary)
     limit = limit_chars(case.agent.limits, capabilities.context_window_tokens)
-    tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=_hands_over(case, crew))) if capabilities.takes_tools else ()
+    tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=_hands_over(case, crew))) if _takes_tools(case.agent) else ()
     room = None if limit is None else limit - running
     digests = digest_limits(case.agent.limits.context_budget_chars, limit)
     writer = _Writer(case, crew, templates, scope, boundary)
@@ -323,6 +323,11 @@ def _shrunk(writer: _Writer, digests: int | None, tools: Sequence[ToolSchema], r
     return digests, texts
 
 
+def _takes_tools(agent: Agent) -> bool:
+    """Whether the agent is offered tools; where not, it says by tag what they are for."""
+    return agent.provider.capabilities.takes_tools and agent.limits.max_tool_iterations != 0
+
+
 def _hands_over(case: _Case, crew: Crew) -> bool:
     """Whether the agent can give the turn away: a primary, to an escalation agent that there is."""
     return case.way.role is Role.PRIMARY and crew.escalation is not None
@@ -353,7 +358,7 @@ class _Writer:
             hands_over=_hands_over(case, crew),
             agent=case.agent.name,
             other_agents=[other] if other and other != case.agent.name else [],
-            takes_tools=case.agent.provider.capabilities.takes_tools,
+            takes_tools=_takes_tools(case.agent),
             takes_tags=case.agent.provider.capabilities.takes_tags,
             nonce=case.stand.session.nonce,
             agent_prompt=case.agent.prompt,

@@ -31,6 +31,7 @@ class Standing:
 
 def standing(session: Session, log: TurnLog, *, now: datetime, need_expiry_hours: float, waiting_expiry_hours: float, loaded: bool = True) -> Standing:
     """Apply page 1's expiry rules. `loaded` is the first touch of the session by this process: only then a need is taken as fulfilled."""
+    session = replace(session, last_need=_kept(session.last_need, now))
     lapsed = waiting_lapsed(session, log, now, waiting_expiry_hours)
     if lapsed:
         session = replace(session, state=State.ROUTING)
@@ -38,8 +39,7 @@ def standing(session: Session, log: TurnLog, *, now: datetime, need_expiry_hours
     status = need_status(session.need, log, now, need_expiry_hours, waiting=session.state is State.WAITING or not loaded)
     if session.need is None:
         last = session.last_need
-        known = last is not None and last.reason != "cleared" and now - last.cleared_at <= LAST_NEED_KEPT
-        if last is not None and known:
+        if last is not None and last.reason != "cleared":
             return Standing(session, "fulfilled" if last.reason == "fulfilled" else "expired", last.need, asking, lapsed)
         return Standing(session, "none", None, asking, lapsed)
     if status in ("fulfilled", "expired"):
@@ -55,7 +55,14 @@ def cleared_need(session: Session, now: datetime) -> Session:
     return replace(session, need=None, last_need=LastNeed(session.need, "cleared", now))
 
 
-def restorable_need(session: Session, now: datetime) -> Need | None:
-    """The last need, as long as it is kept."""
-    last = session.last_need
-    return last.need if last is not None and now - last.cleared_at <= LAST_NEED_KEPT else None
+def restored_need(session: Session, now: datetime, *, turn_index: int) -> Session | None:
+    """The session with its last need brought back: fresh in time, at the position now, and the one that stood until then as the last. `None` without one."""
+    last = _kept(session.last_need, now)
+    if last is None:
+        return None
+    need = replace(last.need, turn_index=turn_index, during=False, updated_at=now, source="user")
+    return replace(cleared_need(replace(session, last_need=None), now), need=need)
+
+
+def _kept(last: LastNeed | None, now: datetime) -> LastNeed | None:
+    return last if last is not None and now - last.cleared_at <= LAST_NEED_KEPT else None

@@ -14,12 +14,13 @@ import pytest
 
 from orchestrator.crew import Crew
 from orchestrator.dispatch.turn import Shown
-from orchestrator.escalation import Report, Workplace, planned, take_turn
+from orchestrator.escalation import Workplace, planned, take_turn
 from orchestrator.lease import held
 from orchestrator.messages import Part, ToolCall, ToolResult
 from orchestrator.percepts import Percept
 from orchestrator.planning import Expiry, Plan, Wish
 from orchestrator.providers import Answer, Ask, Cancel, Capabilities, Question, Request
+from orchestrator.recording import Report
 from orchestrator.routing import Choice
 from orchestrator.session import Reason, Role, Session, Turn
 from orchestrator.settings.paths import Paths

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
@@ -20,18 +20,21 @@ from orchestrator.errors import (
     RateLimited,
     SessionInUse,
     SessionLost,
+    StoreError,
     StoreFull,
+    StoreReadOnly,
     UsageError,
 )
-from orchestrator.escalation import addressed
 from orchestrator.messages import Text, ToolCall, ToolResult, Usage
 from orchestrator.modes import Mode
 from orchestrator.percepts import MAX_CONTENT
 from orchestrator.planning import Expiry
 from orchestrator.providers import Answer, Cancel, Capabilities, ExternalSessionStarted, Finished, MessageDone, Question, TextDelta, ToolResultSeen
+from orchestrator.recording import addressed
 from orchestrator.session import Brief, LastNeed, Need, Outcome, State, TurnError
 from orchestrator.store import Claim
 from orchestrator.store.sqlite import SqliteStore, open_store
+from orchestrator.tags import TagKind
 from orchestrator.testing.fake_provider import UNTIL_CANCELLED, FakeProvider, calls, says
 
 from .conftest import OWN, START, TOOLS, Scene, local, rules, strong, system, tag, texts
@@ -397,6 +400,28 @@ def test_a_reason_given_with_a_reply_that_failed_is_told_with_the_next(scene: Sc
     assert scene.session.brief is None
 
 
+@pytest.mark.parametrize("script", [says("fine"), [RateLimited("slow", retry_after=9999)]], ids=["completed", "failed"])
+def test_a_reason_given_with_a_primary_turn_waits_for_the_next_escalation(scene: Scene, script: list[object]) -> None:
+    agent = strong(says("a"))
+    scene.cast(strong=agent, local=local(script, says("fine")))  # type: ignore[arg-type]  # a script
+
+    scene.ask("hello", primary=True, reason="mind the gap")
+    assert scene.session.brief == Brief("mind the gap", "user")
+    scene.ask("hello again", primary=True, reason="  ")
+    scene.ask(escalate=True)
+
+    assert "mind the gap" in system(agent.requests[0])
+    assert scene.session.brief is None
+
+
+def test_a_blank_reason_is_none_also_when_the_turn_fails(scene: Scene) -> None:
+    scene.cast(strong=strong([ProtocolError("noise")]), local=local())
+
+    scene.ask("paint it", escalate=True, reason="  ")
+
+    assert scene.session.brief is None
+
+
 # -- the need -------------------------------------------------------------------------------------
 
 
@@ -543,12 +568,26 @@ def test_a_fact_can_be_addressed_to_one_agent(text: str, expected: tuple[str, st
     assert addressed(text) == expected
 
 
-def test_a_long_fact_is_cut_to_what_a_percept_holds(scene: Scene) -> None:
-    scene.cast(local=local(says("ok" + tag("percept", "x" * 3000))), strong=strong())
+def test_a_fact_that_is_too_long_is_not_remembered_and_the_user_is_told(scene: Scene) -> None:
+    scene.cast(local=local(says("ok" + tag("percept", "x" * (MAX_CONTENT + 1)) + tag("percept", "x" * MAX_CONTENT))), strong=strong())
 
-    scene.ask()
+    report = scene.ask()
 
     assert [len(percept.content) for percept in scene.store.percepts(session="s1")] == [MAX_CONTENT]
+    assert any("was not remembered" in notice for notice in report.notices)
+
+
+@pytest.mark.parametrize("kind", ["need", "percept"])
+def test_an_answer_of_tags_alone_is_acted_on_like_one_by_tool(scene: Scene, kind: TagKind) -> None:
+    scene.cast(local=local(says(tag(kind, "ship it")), says("later")), strong=strong())
+
+    report = scene.ask("my goal is to ship")
+
+    assert (report.error, report.turn.outcome, report.turn.answer) == (None, Outcome.COMPLETED, "")
+    learned = [percept.content for percept in scene.store.percepts(session="s1")]
+    assert ("ship it" in learned) == (kind == "percept")
+    assert (scene.session.need is not None) == (kind == "need")
+    assert scene.ask("go on").turn.answer == "later"
 
 
 def test_an_agent_without_a_conversation_is_told_facts_in_every_turn(scene: Scene) -> None:
@@ -1147,13 +1186,13 @@ def test_a_lease_lost_in_the_middle_ends_the_call_and_writes_nothing_more(scene:
         scene.clock.advance(seconds=61)
         assert isinstance(scene.store.claim("s1", "somebody else", timedelta(seconds=60)), Claim)
 
-    script = [*calls(ToolCall("c", "Read"))[:-1], taken_over, *says("never stored"), *says("never asked for")]
-    primary = local(script, capabilities=OWN)
-    scene.cast(local=primary, strong=strong())
+    script = [*calls(ToolCall("c", "Read"))[:-1], taken_over, MessageDone((Text("never stored"),)), UNTIL_CANCELLED, *says("never asked for")]
+    scene.cast(local=local(script, capabilities=OWN), strong=strong())
 
-    with pytest.raises(LeaseLost):
-        scene.ask()
+    report = scene.ask()
 
+    assert isinstance(report.error, LeaseLost)
+    assert (report.turn.outcome, report.turn.answer) == (Outcome.CANCELLED, "never stored")
     (turn,) = scene.turns
     assert (turn.outcome, turn.steps) == (Outcome.INTERRUPTED, (ToolCall("c", "Read"),))
     assert scene.session.external_sessions == ()
@@ -1167,10 +1206,87 @@ def test_a_turn_that_is_cancelled_since_its_lease_is_gone_writes_nothing(scene: 
 
     scene.cast(local=local([TextDelta("so f"), taken_over, Cancelled("the lease could not be renewed")]), strong=strong())
 
-    with pytest.raises(LeaseLost):
-        scene.ask()
+    report = scene.ask()
 
+    assert isinstance(report.error, LeaseLost)
+    assert (report.turn.answer, report.turn.outcome) == ("so f", Outcome.CANCELLED)
     assert scene.turns[0].steps == ()
+
+
+def test_an_answer_whose_lease_lapsed_meanwhile_is_still_given(scene: Scene) -> None:
+    scene.cast(local=local([TextDelta("precious "), lambda: scene.clock.advance(minutes=10), *says("precious answer", streamed=False)]), strong=strong())
+
+    report = scene.ask()
+
+    assert isinstance(report.error, LeaseLost)
+    assert (report.turn.answer, report.turn.outcome) == ("precious answer", Outcome.COMPLETED)
+    assert any("could not be saved" in notice for notice in report.notices)
+    scene.restart()
+    assert [(turn.outcome, turn.steps) for turn in scene.turns] == [(Outcome.INTERRUPTED, ())]
+
+
+@dataclass
+class Refusing:
+    """A store of which one call of a kind, and from there on all of that kind, is refused."""
+
+    store: SqliteStore
+    call: str
+    error: StoreError
+    number: int = 1
+
+    def __getattr__(self, name: str) -> object:
+        return self._refused if name == self.call else getattr(self.store, name)
+
+    def _refused(self, *arguments: object) -> object:
+        self.number -= 1
+        if self.number <= 0:
+            raise self.error
+        return getattr(self.store, self.call)(*arguments)
+
+
+def refuse(scene: Scene, call: str, error: StoreError, number: int = 1) -> None:
+    scene._place = replace(scene.place, store=Refusing(scene.place.store, call, error, number))  # type: ignore[arg-type]  # a store
+
+
+@pytest.mark.parametrize("call", ["append_step", "close_turn"])
+@pytest.mark.parametrize("error", [StoreError("busy: another process is writing"), StoreReadOnly("cannot be written"), StoreFull("full")], ids=lambda e: e.type)
+def test_an_answer_that_the_store_refuses_is_still_given(scene: Scene, call: str, error: StoreError) -> None:
+    scene.cast(local=local(says("precious " + tag("need", "ship it"))), strong=strong())
+    refuse(scene, call, error)
+
+    report = scene.ask()
+
+    assert report.error is error
+    assert (report.turn.answer.strip(), report.turn.outcome) == ("precious", Outcome.COMPLETED)
+    assert report.notices == (f"this turn could not be saved: {error.message}",)
+    assert report.session.need is None
+    assert scene.turns[0].outcome is Outcome.INTERRUPTED
+
+
+def test_a_store_that_cannot_note_what_was_used_takes_nothing_from_the_turn(scene: Scene) -> None:
+    scene.cast(local=local(says("fine")), strong=strong())
+    scene.remember("likes tea", core=True, weight=100)
+    refuse(scene, "mark_used", StoreError("busy"))
+
+    assert scene.ask().error is None
+    assert scene.turns[0].outcome is Outcome.COMPLETED
+
+
+@pytest.mark.parametrize("call", ["open_turn", "log"])
+def test_a_hand_over_that_the_store_keeps_from_being_taken_leaves_the_primarys_answer(scene: Scene, call: str) -> None:
+    agent = strong(says("never"))
+    scene.cast(local=local(says(HAND_OVER)), strong=agent)
+    error = StoreFull("full")
+    refuse(scene, call, error, number=2)
+
+    report = scene.ask()
+
+    assert report.error is error
+    assert (report.turn.answer.strip(), report.turn.outcome, report.turn.index) == ("I looked.", Outcome.ESCALATED, 0)
+    assert report.notices == ("'local' handed this turn over, and it cannot be gone on with, since the store failed",)
+    assert agent.requests == []
+    assert [turn.outcome for turn in scene.turns] == [Outcome.ESCALATED]
+    assert scene.session.brief == Brief("too hard for me", "primary")
 
 
 def test_the_session_is_free_again_after_every_kind_of_end(scene: Scene) -> None:

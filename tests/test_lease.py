@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import Cancelled, LeaseLost, SessionInUse
+from orchestrator.errors import Cancelled, LeaseLost, SessionInUse, StoreError, StoreFull
 from orchestrator.lease import TTL, held
 from orchestrator.providers import Cancel
 from orchestrator.session import Session
@@ -121,7 +121,51 @@ def test_a_lease_is_renewed_while_the_turn_runs(stores: tuple[SqliteStore, Sqlit
         assert not isinstance(theirs.claim("s1", "them", TTL), Claim)
 
 
-def test_a_renewal_that_fails_cancels_the_turn(stores: tuple[SqliteStore, SqliteStore], clock: HandClock) -> None:
+class Refusing:
+    """A store that refuses to renew a number of times, telling when it is asked."""
+
+    def __init__(self, store: SqliteStore, times: int) -> None:
+        self._store, self._times = store, times
+        self.asked = 0
+        self.asked_four_times = threading.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def renew(self, claim: Claim, ttl: timedelta) -> Claim:
+        self.asked += 1
+        if self.asked == 4:
+            self.asked_four_times.set()
+        if self.asked <= self._times:
+            raise StoreFull("full") if self.asked % 2 else StoreError("busy")
+        return self._store.renew(claim, ttl)
+
+
+def test_a_renewal_that_fails_is_tried_again_while_the_lease_lasts(stores: tuple[SqliteStore, SqliteStore], clock: HandClock) -> None:
+    mine, _ = stores
+    cancel, refusing = Cancel(), Refusing(mine, times=3)
+
+    with held(refusing, "s1", "me", clock=clock, wait=0, cancel=cancel, renew_every=0.01) as claim:  # type: ignore[arg-type]  # a store
+        clock.advance(seconds=49)
+        assert refusing.asked_four_times.wait(10)
+        assert not cancel.is_set()
+        mine.save(claim, mine.find("s1", "/w"))
+
+
+def test_a_turn_ends_before_a_lease_lapses_that_cannot_be_renewed(stores: tuple[SqliteStore, SqliteStore], clock: HandClock) -> None:
+    mine, theirs = stores
+    cancel, refusing = Cancel(), Refusing(mine, times=10**9)
+
+    with held(refusing, "s1", "me", clock=clock, wait=0, cancel=cancel, renew_every=0.01):  # type: ignore[arg-type]  # a store
+        assert refusing.asked_four_times.wait(10)
+        assert not cancel.is_set()
+        clock.advance(seconds=51)
+        assert cancel.event.wait(10)
+        assert "lease could not be renewed" in cancel.reason
+        assert not isinstance(theirs.claim("s1", "them", TTL), Claim)
+
+
+def test_a_lost_lease_cancels_the_turn_at_once(stores: tuple[SqliteStore, SqliteStore], clock: HandClock) -> None:
     mine, theirs = stores
     cancel = Cancel()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from orchestrator.errors import SessionLost, Unavailable
+from dataclasses import replace
+
+from orchestrator.errors import SessionLost, StoreError, TimedOut, Unavailable
 from orchestrator.messages import ToolCall
 from orchestrator.providers import ExternalSessionStarted, MessageDone
-from orchestrator.session import Outcome, State
+from orchestrator.session import Outcome, State, TurnLog
 from orchestrator.testing.fake_provider import FakeProvider, says
 
 from .conftest import OWN, Scene, local, rules, strong, system
@@ -81,6 +83,49 @@ def test_a_fresh_start_takes_the_last_send_and_has_no_retries_left(scene: Scene)
     assert isinstance(report.error, Unavailable)
     assert len(agent.requests) == 3
     assert [known.id for known in scene.session.external_sessions] == ["e1"]
+
+
+def test_a_fresh_start_has_the_time_that_the_turn_has_left(scene: Scene) -> None:
+    agent = _cast(scene, [lambda: scene.clock.sleep(590), GONE], says("Recovered."))
+
+    assert scene.ask("still there?", escalate=True).error is None
+
+    assert [request.timeouts.turn for request in agent.requests[1:]] == [600.0, 10.0]
+
+
+def test_a_turn_that_used_up_its_time_does_not_start_afresh(scene: Scene) -> None:
+    agent = _cast(scene, [lambda: scene.clock.sleep(600), GONE], says("never"))
+
+    report = scene.ask("still there?", escalate=True)
+
+    assert isinstance(report.error, TimedOut)
+    assert len(agent.requests) == 2
+
+
+def test_a_store_that_fails_before_the_fresh_start_is_reported(scene: Scene) -> None:
+    agent = _cast(scene, [GONE], says("never"))
+    store = scene.place.store
+
+    class Failing:
+        """A store that reads the history once."""
+
+        read = 0
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(store, name)
+
+        def log(self, session: str) -> TurnLog:
+            self.read += 1
+            if self.read > 1:
+                raise StoreError("failed")
+            return store.log(session)
+
+    scene._place = replace(scene.place, store=Failing())  # type: ignore[arg-type]  # a store
+
+    report = scene.ask("still there?", escalate=True)
+
+    assert isinstance(report.error, StoreError)
+    assert (scene.turns[1].outcome, len(agent.requests)) == (Outcome.FAILED, 2)
 
 
 def test_without_a_send_left_the_next_turn_starts_afresh(scene: Scene) -> None:

@@ -488,3 +488,15 @@ def test_tokens_of_tools_are_estimated(plan: Planner) -> None:
     made = plan(agent=strong(capabilities=TOOLS))
 
     assert made.budget.tokens_estimate >= made.budget.total_chars / 3
+
+
+def test_an_agent_without_tool_iterations_is_offered_no_tools_and_told_of_tags(scene: Scene) -> None:
+    scene.config = "[agents.local.limits]\nmax_tool_iterations = 0\n"
+    scene.cast(local=local(capabilities=TOOLS), strong=strong())
+
+    plan = scene.plan()
+
+    assert plan.request.tools == ()
+    assert plan.budget.parts["tools"] == 0
+    assert "<escalera:need:" in system(plan.request)
+    assert "current_need" not in system(plan.request)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.session import LastNeed, Need, Role, Session, State, Turn, TurnList
-from orchestrator.standing import cleared_need, restorable_need, standing
+from orchestrator.standing import cleared_need, restored_need, standing
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SESSION = Session(id="s", workspace="/w", nonce="abcdefgh")
@@ -59,7 +59,31 @@ def test_open_question_keeps_the_need() -> None:
 
 def test_cleared_need_can_be_restored_for_seven_days() -> None:
     cleared = cleared_need(replace(SESSION, need=NEED), NOW)
+    late = NOW + timedelta(days=7)
+
+    restored = restored_need(cleared, late, turn_index=2)
 
     assert cleared.need is None
-    assert restorable_need(cleared, NOW + timedelta(days=7)) == NEED
-    assert restorable_need(cleared, NOW + timedelta(days=7, seconds=1)) is None
+    assert restored == replace(SESSION, need=Need("ship", 2, False, late, "user"))
+    assert restored_need(cleared, late + timedelta(seconds=1), turn_index=2) is None
+
+
+def test_restoring_swaps_the_need_with_the_last_one() -> None:
+    other = Need("rest", 1, False, NOW, "user")
+    session = replace(cleared_need(replace(SESSION, need=NEED), NOW), need=other)
+
+    restored = restored_need(session, NOW, turn_index=2)
+
+    assert restored is not None
+    assert restored.last_need == LastNeed(other, "cleared", NOW)
+    again = restored_need(restored, NOW, turn_index=2)
+    assert again is not None
+    assert again.need is not None
+    assert again.need.text == "rest"
+
+
+def test_a_last_need_is_forgotten_after_seven_days() -> None:
+    last = LastNeed(NEED, "cleared", NOW - timedelta(days=7))
+
+    assert stand(replace(SESSION, last_need=last)).session.last_need == last
+    assert stand(replace(SESSION, last_need=replace(last, cleared_at=NOW - timedelta(days=7, seconds=1)))).session.last_need is None

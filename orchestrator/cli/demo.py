@@ -13,10 +13,11 @@ from orchestrator.cli.front import Front
 from orchestrator.cli.plan import spans
 from orchestrator.cli.sessions import fresh_session
 from orchestrator.errors import EmptyAnswer
-from orchestrator.escalation import Report, Workplace, take_turn
+from orchestrator.escalation import Workplace, take_turn
 from orchestrator.lease import held
 from orchestrator.planning import Plan, Wish
 from orchestrator.providers import Answer, Cancel
+from orchestrator.recording import Report
 from orchestrator.routing import Choice
 from orchestrator.session import Role, State, set_need
 

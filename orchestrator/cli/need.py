@@ -13,7 +13,7 @@ from orchestrator.clock import format_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.session import Session, TurnLog, set_need
-from orchestrator.standing import Standing, cleared_need, restorable_need, standing
+from orchestrator.standing import Standing, cleared_need, restored_need, standing
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import NeedDocument
@@ -82,15 +82,14 @@ def clear(front: Front, ref: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def restore(front: Front, ref: str | None, as_json: bool) -> None:
-    """Bring the last need back, with a fresh time and its position now."""
+    """Bring the last need back, with a fresh time and its position now; the one that stood until then becomes the last."""
     store = front.store()
     with held_session(front, store, ref) as (claim, session):
         log = store.log(session.id)
-        session = _standing(front, session, log).session
-        last = restorable_need(session, front.clock.now())
-        if last is None:
+        restored = restored_need(_standing(front, session, log).session, front.clock.now(), turn_index=log.next_index)
+        if restored is None:
             raise NotFound("there is no last need to restore", hint="needs are kept for seven days after they were cleared")
-        session = replace(session, need=replace(last, turn_index=log.next_index, during=False, updated_at=front.clock.now(), source="user"), last_need=None)
+        session = restored
         store.save(claim, session)
     _print(front, session, log, as_json)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from orchestrator.percepts import MAX_CONTENT
 from orchestrator.providers import ToolSchema
 from orchestrator.session import Role
 from orchestrator.tags import MAX_BODY, Tag
@@ -22,6 +23,13 @@ class Heard:
     facts: list[tuple[str, Channel]] = field(default_factory=list)
     handed_over: str | None = None
     """The reason for handing over, from the first request for it."""
+    refused: list[str] = field(default_factory=list)
+    """Notices of what was said by tag and is too long; who says it by tool is told itself."""
+
+    @property
+    def anything(self) -> bool:
+        """Whether the agent said something beside its answer, even if it was no use."""
+        return bool(self.needs or self.facts or self.refused) or self.handed_over is not None
 
     def need(self, text: str, channel: Channel) -> str:
         self.needs.append((text, channel))
@@ -43,9 +51,16 @@ class Heard:
             if tag.kind == "need":
                 self.need(tag.body, "tag")
             elif tag.kind == "percept":
-                self.fact(tag.body, "tag")
+                self._fact_by_tag(tag.body)
             elif role is Role.PRIMARY:
                 self.hand_over(tag.body)
+
+    def _fact_by_tag(self, text: str) -> None:
+        """A fact is remembered as it was said or not at all, as by tool."""
+        if len(text) > MAX_CONTENT:
+            self.refused.append(f"a fact of {len(text)} characters was not remembered: it may have at most {MAX_CONTENT}")
+        else:
+            self.fact(text, "tag")
 
 
 def session_tools(heard: Heard, *, hands_over: bool) -> tuple[Tool, ...]:
@@ -61,6 +76,7 @@ def session_tools(heard: Heard, *, hands_over: bool) -> tuple[Tool, ...]:
         "Remember one short fact that will still matter in later conversations, such as a lasting preference. Not for the task at hand.",
         ("content", "The fact, as one plain sentence."),
         lambda text: heard.fact(text, "tool"),
+        most=MAX_CONTENT,
     )
     if not hands_over:
         return (need, memory)
@@ -73,14 +89,14 @@ def session_tools(heard: Heard, *, hands_over: bool) -> tuple[Tool, ...]:
     return (need, memory, escalate)
 
 
-def _tool(name: str, description: str, argument: tuple[str, str], act: Callable[[str], str]) -> Tool:
+def _tool(name: str, description: str, argument: tuple[str, str], act: Callable[[str], str], *, most: int = MAX_BODY) -> Tool:
     key, meaning = argument
     parameters = {"type": "object", "properties": {key: {"type": "string", "description": meaning}}, "required": [key]}
-    return Tool(ToolSchema(name=name, description=description, parameters=parameters), lambda arguments: act(_bounded(text_argument(arguments, key))))
+    return Tool(ToolSchema(name=name, description=description, parameters=parameters), lambda arguments: act(_bounded(text_argument(arguments, key), most)))
 
 
-def _bounded(text: str) -> str:
-    """A text as long as a tag's may be: a need or a brief is never cut, and a huge one would leave room for nothing else."""
-    if len(text) > MAX_BODY:
-        raise ToolFailed(f"that is {len(text)} characters long; at most {MAX_BODY} are taken")
+def _bounded(text: str, most: int) -> str:
+    """A text as long as one by tag may be: it is never cut, and a huge need or brief would leave room for nothing else."""
+    if len(text) > most:
+        raise ToolFailed(f"that is {len(text)} characters long; at most {most} are taken")
     return text

@@ -94,7 +94,8 @@ def run_turn(
     Raises from the error tree when the turn fails; `answered` then holds what was done until there.
     """
     offered = {schema.name for schema in request.tools}
-    tools = {tool.schema.name: tool for tool in session_tools(heard, hands_over="escalate" in offered)} if provider.capabilities.takes_tools else {}
+    takes_tools = provider.capabilities.takes_tools and limits.max_tool_iterations != 0
+    tools = {tool.schema.name: tool for tool in session_tools(heard, hands_over="escalate" in offered)} if takes_tools else {}
     until = None if limits.turn_timeout is None else desk.clock.monotonic() + limits.turn_timeout
     first, batches = request, list[Batch]()
     while True:
@@ -124,7 +125,7 @@ def run_turn(
             answered.notice(f"stopped after {len(batches)} rounds of tool calls (max_tool_iterations)")
             return
         request = next_request(first, batches, room, provider.capabilities.profile)
-    if heard.handed_over is None and not any(_says_something(step) for step in answered.steps):
+    if not heard.anything and not any(_says_something(step) for step in answered.steps):
         raise EmptyAnswer("the agent ended its turn without a word", hint="try again, or ask another agent")
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.documents.error import error_object
-from orchestrator.escalation import Report
 from orchestrator.messages import Usage
 from orchestrator.modes import Mode
+from orchestrator.recording import Report
 from orchestrator.session import TOLD, Reason
 from orchestrator.workspaces import same_workspace
 

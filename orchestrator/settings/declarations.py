@@ -72,18 +72,25 @@ _SHORTEST = 0.001
 SETTINGS: tuple[Setting, ...] = (
     Setting("primary", "text", None, "The agent that gets a turn unless something says otherwise; unset: `local`, if there is one."),
     Setting("escalation", "text", None, "The agent that the primary hands over to; unset: `stand-in`, if there is one."),
-    Setting("fallback", "bool", False, "Offer the other agent when the chosen one is unavailable before anything was sent.", needs_trust=True),
+    Setting(
+        "fallback", "bool", False, "Offer the other agent when the chosen one is unavailable before anything was sent. Has no effect yet.", needs_trust=True
+    ),
     Setting("need_expiry_hours", "number", 24, "A need older than this is cleared; 0 = never.", unit="hours", minimum=0),
     Setting("waiting_expiry_hours", "number", 24, "How long an agent's closing question waits for the user's reply; 0 = for ever.", unit="hours", minimum=0),
     Setting(
         "global_archive_after_days",
         "number",
         14,
-        "Running time after which unused global percepts at the weight threshold go to the archive; 0 = at once, negative = never.",
+        "Running time after which unused global percepts at the weight threshold go to the archive; 0 = at once, negative = never. Has no effect yet.",
         unit="days",
     ),
     Setting(
-        "percept_store_max", "int", None, "How many percepts are kept before the lightest go to the archive; unset = any number.", unit="percepts", minimum=1
+        "percept_store_max",
+        "int",
+        None,
+        "How many percepts are kept before the lightest go to the archive; unset = any number. Has no effect yet.",
+        unit="percepts",
+        minimum=1,
     ),
     Setting("session_wait", "duration", "30s", "How long a turn waits for another process to let go of the session; 0s = not at all.", minimum=0),
     _limit(
@@ -109,8 +116,8 @@ SETTINGS: tuple[Setting, ...] = (
     _limit("context_budget_chars", "int", 12000, "Characters of each digest; 0 = no digests.", unit="characters", unlimited=True),
     _limit("percept_inject_max", "int", 25, "Percepts that are told to an agent; 0 = none.", unit="percepts", unlimited=True),
     _limit("percept_inject_max_bytes", "int", 2048, "Size of the told percepts in UTF-8; 0 = none.", unit="bytes", unlimited=True),
-    _limit("percept_relevance_gate", "bool", True, "Tell only percepts that have to do with the prompt or the need.", minimum=None),
-    _limit("max_tool_iterations", "int", 20, "Rounds of tool calls in one turn; 0 = no tools.", unit="rounds", unlimited=True),
+    _limit("percept_relevance_gate", "bool", True, "Tell only percepts that have to do with the prompt or the need. Has no effect yet.", minimum=None),
+    _limit("max_tool_iterations", "int", 20, "Rounds of tool calls in one turn; 0 = no tools are offered.", unit="rounds", unlimited=True),
     _limit(
         "tool_result_max_chars",
         "int",
@@ -125,12 +132,12 @@ SETTINGS: tuple[Setting, ...] = (
     _limit("turn_timeout", "duration", "10m", "How long a whole turn may take; time in open questions does not count.", minimum=_SHORTEST, unlimited=True),
     _limit("retry_attempts", "int", 3, "How often a call that failed for a passing reason is sent again; 0 = never.", unit="retries"),
     _limit("retry_max_wait", "duration", "60s", "The longest wait before a retry; a provider that asks for more fails the turn at once."),
-    Setting("questions.ttl", "duration", "120s", "How long a question stays open after it was last read.", minimum=_SHORTEST),
-    Setting("questions.max_age", "duration", "30m", "How long a question stays open at most, however often it is read.", minimum=_SHORTEST),
-    Setting("questions.keep", "duration", "30d", "How long answered and expired questions are kept.", minimum=_SHORTEST),
-    Setting("tasks.ttl", "duration", "10m", "How long a background task's result is kept after it was last read.", minimum=_SHORTEST),
-    Setting("tasks.max_age", "duration", "24h", "How long a background task's result is kept at most.", minimum=_SHORTEST),
-    Setting("artifacts.ttl", "duration", "24h", "How long an artifact is kept.", minimum=_SHORTEST),
+    Setting("questions.ttl", "duration", "120s", "How long a question stays open after it was last read. Has no effect yet.", minimum=_SHORTEST),
+    Setting("questions.max_age", "duration", "30m", "How long a question stays open at most, however often it is read. Has no effect yet.", minimum=_SHORTEST),
+    Setting("questions.keep", "duration", "30d", "How long answered and expired questions are kept. Has no effect yet.", minimum=_SHORTEST),
+    Setting("tasks.ttl", "duration", "10m", "How long a background task's result is kept after it was last read. Has no effect yet.", minimum=_SHORTEST),
+    Setting("tasks.max_age", "duration", "24h", "How long a background task's result is kept at most. Has no effect yet.", minimum=_SHORTEST),
+    Setting("artifacts.ttl", "duration", "24h", "How long an artifact is kept. Has no effect yet.", minimum=_SHORTEST),
     Setting("plugins.strict", "bool", False, "A plugin that does not load ends the program instead of being reported.", hot=False, needs_trust=True),
     Setting("plugins.blocked", "list", (), "Plugins that are not loaded, by name or by distribution.", hot=False, needs_trust=True),
 )

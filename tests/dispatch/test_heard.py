@@ -69,17 +69,26 @@ def test_a_tool_wants_a_text(arguments: dict[str, object]) -> None:
     assert heard.needs == []
 
 
-@pytest.mark.parametrize(("tool", "argument"), [("current_need", "text"), ("record_memory", "content"), ("escalate", "reason")])
-def test_a_text_by_tool_is_held_to_what_a_tag_may_hold(tool: str, argument: str) -> None:
+@pytest.mark.parametrize(("tool", "argument", "most"), [("current_need", "text", 4000), ("record_memory", "content", 2000), ("escalate", "reason", 4000)])
+def test_a_text_by_tool_is_held_to_what_a_tag_may_hold(tool: str, argument: str, most: int) -> None:
     """A need stands in every later orientation, which is never cut: a huge one would stop the session."""
     heard = Heard()
 
-    tools(heard)[tool].run({argument: "x" * 4000})
-    with pytest.raises(ToolFailed, match="4000"):
-        tools(heard)[tool].run({argument: "x" * 4001})
+    tools(heard)[tool].run({argument: "x" * most})
+    with pytest.raises(ToolFailed, match=str(most)):
+        tools(heard)[tool].run({argument: "x" * (most + 1)})
 
     assert len(heard.needs) + len(heard.facts) + (heard.handed_over is not None) == 1
 
 
 def test_the_session_tools_are_known_by_name() -> None:
     assert {tool.schema.name for tool in session_tools(Heard(), hands_over=True)} == SESSION_TOOLS
+
+
+def test_a_fact_by_tag_is_never_cut_and_its_refusal_is_told() -> None:
+    heard = Heard()
+
+    heard.take_in([Tag("percept", "x" * 2000), Tag("percept", "y" * 2001)], Role.PRIMARY)
+
+    assert heard.facts == [("x" * 2000, "tag")]
+    assert heard.refused == ["a fact of 2001 characters was not remembered: it may have at most 2000"]

@@ -125,6 +125,13 @@ def test_a_named_time_that_is_too_long_fails_at_once_and_says_it(turn: Turn) -> 
     assert "3600" in (turn.error.hint or "")
 
 
+def test_a_named_time_that_is_too_long_fails_also_where_the_turn_has_time_for_it(turn: Turn) -> None:
+    turn.run(FakeProvider([RateLimited("slow", retry_after=100)], says("never")), limits=Limits(retry_max_wait=60, turn_timeout=None))
+
+    assert isinstance(turn.error, RateLimited)
+    assert (turn.answered.sends, turn.clock.slept) == (1, [])
+
+
 def test_waits_grow_with_full_jitter_up_to_the_longest(turn: Turn) -> None:
     waits = []
     for _ in range(50):

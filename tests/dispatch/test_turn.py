@@ -24,6 +24,7 @@ from orchestrator.providers import (
 )
 from orchestrator.session import Role
 from orchestrator.settings.limits import Limits
+from orchestrator.tags import TagKind
 from orchestrator.testing.fake_provider import UNTIL_CANCELLED, FakeProvider, calls, says
 
 from ..conftest import OWN, TOOLS, tag
@@ -60,6 +61,20 @@ def test_reasoning_is_shown_apart_and_is_no_answer(turn: Turn) -> None:
 @pytest.mark.parametrize("script", [[Finished("stop")], says(" \n"), says("")], ids=["nothing", "blanks", "empty"])
 def test_an_answer_with_nothing_in_it_failed(turn: Turn, script: list[object]) -> None:
     turn.run(FakeProvider(script))  # type: ignore[arg-type]  # a script
+
+    assert isinstance(turn.error, EmptyAnswer)
+
+
+@pytest.mark.parametrize(("kind", "body"), [("need", "ship"), ("percept", "likes tea"), ("percept", "x" * 3000)])
+def test_a_tag_that_is_acted_on_is_an_answer(turn: Turn, kind: TagKind, body: str) -> None:
+    turn.run(FakeProvider(says(tag(kind, body))))
+
+    assert turn.error is None
+    assert turn.answered.steps == []
+
+
+def test_a_tag_without_a_body_is_no_answer(turn: Turn) -> None:
+    turn.run(FakeProvider(says(tag("need", " "))))
 
     assert isinstance(turn.error, EmptyAnswer)
 
@@ -230,6 +245,17 @@ def test_the_tool_loop_ends_after_its_iterations(turn: Turn) -> None:
     assert len(provider.requests) == 3
     assert turn.answered.notices == ["stopped after 3 rounds of tool calls (max_tool_iterations)"]
     assert isinstance(turn.answered.steps[-1], ToolResult)
+
+
+def test_without_iterations_no_tool_is_run(turn: Turn) -> None:
+    provider = FakeProvider(calls(NEED), says("never"), capabilities=TOOLS)
+
+    turn.run(provider, limits=Limits(max_tool_iterations=0))
+
+    assert turn.heard.needs == []
+    assert isinstance(turn.answered.steps[-1], ToolResult)
+    assert turn.answered.steps[-1].is_error
+    assert len(provider.requests) == 1
 
 
 def test_the_tool_loop_can_be_unlimited(turn: Turn) -> None:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import orchestrator
 from orchestrator.settings.declarations import BY_PATH, SETTINGS, SettingValue, reference_table
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.values import parse_value, python_value, seconds
@@ -133,3 +136,14 @@ def test_the_reference_has_a_row_for_each_setting() -> None:
 
     assert len(rows) == len(SETTINGS)
     assert all(row.startswith(f"| `{setting.path}` |") and row.count(" | ") == 5 for row, setting in zip(rows, SETTINGS, strict=True))
+
+
+def test_a_setting_says_that_it_has_no_effect_yet_where_nothing_reads_it() -> None:
+    package = Path(orchestrator.__file__).parent
+    code = "".join(file.read_text() for file in package.rglob("*.py") if file.parent != package / "settings")
+
+    def is_read(path: str, name: str) -> bool:
+        return f"limits.{name}" in code if path.startswith("limits.") else f'"{path}"' in code
+
+    unread = {setting.path for setting in SETTINGS if setting.path not in ("primary", "escalation") and not is_read(setting.path, setting.name)}
+    assert {setting.path for setting in SETTINGS if setting.help.endswith("no effect yet.")} == unread

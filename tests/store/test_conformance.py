@@ -288,6 +288,13 @@ class TestTurns:
         assert turn.steps == (Text("one"),)
         assert store.percepts() == [fact]
 
+    def test_a_step_that_is_stored_is_never_replaced(self, store: Store, held: Held, completed: Completed) -> None:
+        session, claim = held(store)
+        store.open_turn(claim, completed(0, outcome=Outcome.OPEN), session)
+        store.append_step(claim, 0, 0, Text("one"))
+        store.append_step(claim, 0, 0, Text("another"))
+        assert store.log("s1").get(0).steps == (Text("one"),)
+
     def test_an_index_is_never_used_twice(self, store: Store, held: Held, completed: Completed) -> None:
         session, claim = held(store)
         store.open_turn(claim, completed(4, outcome=Outcome.OPEN), session)

@@ -33,3 +33,14 @@ def test_only_what_was_cleared_can_be_restored(shell: Shell) -> None:
 
     assert again.returncode == 3
     assert "no last need" in again.stderr
+
+
+def test_restoring_swaps_the_need_with_the_last_one(shell: Shell) -> None:
+    for words in (("set", "A"), ("clear",), ("set", "B")):
+        shell.run("need", *words)
+
+    first = shell.json("need", "restore", "--json")
+    second = shell.json("need", "restore", "--json")
+
+    assert (first["text"], first["last_need"]["text"], first["last_need"]["reason"]) == ("A", "B", "cleared")
+    assert (second["text"], second["last_need"]["text"]) == ("B", "A")
