@@ -10,7 +10,7 @@ from orchestrator.providers import ExternalSessionStarted, MessageDone
 from orchestrator.session import Outcome, State, TurnLog
 from orchestrator.testing.fake_provider import FakeProvider, says
 
-from .conftest import OWN, Scene, local, rules, strong, system
+from ..conftest import OWN, Scene, local, rules, strong, system
 
 GONE = SessionLost("no conversation found", sent=False)
 TOO_LONG = SessionLost("the conversation no longer fits its model")
