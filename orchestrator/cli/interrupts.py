@@ -39,7 +39,8 @@ def cancelled_by_signals(cancel: Cancel, monotonic: Callable[[], float]) -> Iter
     passing = threading.Thread(target=_pass_on, args=(arriving, cancel), name="interrupts", daemon=True)
     passing.start()
     descriptor = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
-    heeded = [number for number in (signal.SIGINT, *ENDING) if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup has it
+    # What was started in the background has SIGINT ignored, and heeds it nevertheless: a turn must be cancellable. nohup is left its own.
+    heeded = [number for number in (signal.SIGINT, *ENDING) if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, on_signal) for number in heeded}
     try:
         yield
