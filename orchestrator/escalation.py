@@ -54,7 +54,7 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
         if report.handed_over is None or report.error is not None:
             return report
         try:
-            plan = planned(place, session, _handed_on(wish, report.handed_over, report.turn))
+            plan = planned(place, session, _handed_on(wish, report))
             watch(Shown("notice", f"{report.turn.agent!r} hands over: {report.handed_over}"))
             escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         except EscaleraError as error:
@@ -63,9 +63,10 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
         return replace(escalated, escalated_from=report.turn.index, notices=(*report.notices, *escalated.notices))
 
 
-def _handed_on(wish: Wish, reason: str, turn: Turn) -> Wish:
+def _handed_on(wish: Wish, report: Report) -> Wish:
+    turn, brief = report.turn, report.session.brief
     choice = Choice(handed_over=f"{turn.agent!r} handed over in turn {turn.index}")
-    return replace(wish, choice=choice, reason=reason, reason_by="primary", continues=turn.index)
+    return replace(wish, choice=choice, reason=report.handed_over if brief is None else brief.text, reason_by="primary", continues=turn.index)
 
 
 def begin_session(place: Workplace, session: Session, wish: Wish) -> None:

@@ -48,6 +48,8 @@ from orchestrator.templates import Templates
 NEW = "<new>"
 """Stands in a plan for an id that the real turn makes (page 6)."""
 BRIEF_LENGTH = 280
+QUESTION_CHARS = (300, 4000)
+"""How much is told of an answer that ends with an open question, at least and at most."""
 LOST = frozenset({"external_session_missing", "external_session_lost"})
 """Reasons with which an agent has lost its own memory of the conversation."""
 
@@ -369,7 +371,7 @@ class _Writer:
         nonce = case.stand.session.nonce
         activity = primary_activity(case.log, boundary=self._away_since, nonce=nonce, limit=digests, sent=self._in_scope)
         prior = self._prior(digests)
-        told = orientation(self._templates, self._situation(activity, prior), not_shown=not_shown, batches=batches)
+        told = orientation(self._templates, self._situation(activity, prior, digests), not_shown=not_shown, batches=batches)
         percepts = self._percepts()
         block, tool_block = format_percepts(percepts, self._templates), format_tool_percepts(percepts, self._templates)
         prompt = neutralise(case.wish.prompt)
@@ -416,7 +418,7 @@ class _Writer:
         block = context_block(self._templates, orientation=told, percepts=percepts, tool_percepts=tool_percepts)
         return Conversation("resume", external.id, system, block, external.model)
 
-    def _situation(self, activity: str, prior: str) -> Situation:
+    def _situation(self, activity: str, prior: str, digests: int | None) -> Situation:
         case = self._case
         stand, need = case.stand, case.need
         previous = stand.previous_goal
@@ -431,18 +433,20 @@ class _Writer:
             previous_need=None if previous is None else previous.text,
             brief=None if case.brief is None else case.brief.text,
             brief_given=case.brief is not None and case.brief.source != "prompt" and not case.brief.carried,
-            open_question=self._open_question(),
+            open_question=self._open_question(digests),
             lost_session=case.lost_memory,
             primary_activity=activity,
             prior_escalation=prior,
             delivered=self._delivered,
         )
 
-    def _open_question(self) -> OpenQuestion | None:
+    def _open_question(self, digests: int | None) -> OpenQuestion | None:
+        """The end of the answer that asks: it shrinks with the digests, the question itself comes last in it."""
         asking = self._case.stand.asking
         if asking is None or self._case.way.role is Role.PRIMARY or asking.agent == self._case.agent.name:
             return None
-        return OpenQuestion(asking.agent, asking.answer)
+        room = QUESTION_CHARS[1] if digests is None else min(max(digests, QUESTION_CHARS[0]), QUESTION_CHARS[1])
+        return OpenQuestion(asking.agent, asking.answer if len(asking.answer) <= room else f"[…] {asking.answer[-room:]}")
 
 
 def _notices(case: _Case) -> tuple[str, ...]:
@@ -451,7 +455,7 @@ def _notices(case: _Case) -> tuple[str, ...]:
     if case.lost_memory:
         notices.append(f"{case.agent.name!r} lost its own memory of this conversation; it is told what happened and starts afresh")
     if case.wish.fresh and case.way.role is Role.PRIMARY:
-        notices.append(f"--fresh is for an escalation agent; this turn goes to {case.agent.name!r}, the primary")
+        notices.append(f"--fresh starts an escalation agent afresh; {case.agent.name!r}, the primary, goes on as it is")
     if case.stand.waiting_lapsed:
         notices.append("nobody replied to the open question in time; it lapsed")
     return tuple(notices)

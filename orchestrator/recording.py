@@ -169,10 +169,15 @@ def _brief_after(plan: Plan, ended: Ended) -> Brief | None:
     A reason given with a primary turn waits for the next escalation (page 2).
     """
     if ended.heard.handed_over is not None:
-        return Brief(well_formed(ended.heard.handed_over), "primary")
+        return Brief(_both(plan.brief, well_formed(ended.heard.handed_over)), "primary")
     if plan.route.role is Role.PRIMARY:
         return plan.brief
     return replace(plan.brief, carried=True) if plan.brief is not None and _asks(ended) else None
+
+
+def _both(given: Brief | None, reason: str) -> str:
+    """The primary's reason, and before it the user's, as long as no escalation turn has carried that."""
+    return reason if given is None or given.source != "user" or given.carried else f"{given.text}\n\n{reason}"
 
 
 def _asks(ended: Ended) -> bool:

@@ -366,7 +366,7 @@ def test_without_an_escalation_agent_no_hand_over_is_offered(scene: Scene, capab
 def test_a_fresh_start_that_is_wished_of_a_primary_is_told(scene: Scene) -> None:
     scene.cast(local=local(), strong=strong())
 
-    assert scene.plan(fresh=True).notices == ("--fresh is for an escalation agent; this turn goes to 'local', the primary",)
+    assert scene.plan(fresh=True).notices == ("--fresh starts an escalation agent afresh; 'local', the primary, goes on as it is",)
     assert scene.plan(fresh=True, escalate=True).notices == ()
 
 

@@ -36,7 +36,8 @@ _TIME_SCHEMA = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "n
 
 Time = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema(_TIME_SCHEMA)]
 Stated = Annotated[str, AfterValidator(_not_blank), Field(min_length=1)]
-Index = Annotated[int, Field(ge=0, le=2**53)]
+Index = Annotated[int, Field(ge=0, le=10_000_000)]
+"""More turns than any session has: what is left out of a plan is listed turn by turn."""
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Json = dict[str, Any]  # tool arguments and what providers want back: any JSON object
 

@@ -376,9 +376,10 @@ def test_a_document_of_many_turns_is_read_in_linear_time() -> None:
         ({"id": "a\nb", "turns": []}, "id: "),
         ({"id": "x" * 201, "turns": []}, "id: "),
         ({"id": " ", "turns": []}, "id: "),
+        ({"turns": [{"index": 10**12, "role": "primary", "prompt": "p", "answer": "a"}]}, "turns[0].index: "),
     ],
 )
-def test_a_slip_that_would_lose_text_is_refused(document: dict[str, Any], said: str) -> None:
+def test_a_document_that_cannot_be_meant_is_refused(document: dict[str, Any], said: str) -> None:
     with pytest.raises(DocumentError) as caught:
         parse(document)
 

@@ -207,3 +207,14 @@ def test_a_failed_primary_turn_hands_nothing_over(scene: Scene) -> None:
 
     assert (report.turn.outcome, report.handed_over) == (Outcome.FAILED, None)
     assert scene.session.brief is None
+
+
+def test_a_reason_of_the_user_that_nobody_was_told_goes_along(scene: Scene) -> None:
+    agent = strong(says("solved"))
+    scene.cast(local=local(says("fine"), says(HAND_OVER)), strong=agent)
+    scene.ask("one", primary=True, reason="the client hates green")
+
+    scene.ask("two")
+
+    assert "the client hates green\n\ntoo hard for me" in system(agent.requests[0])
+    assert scene.session.brief is None

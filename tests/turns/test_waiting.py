@@ -126,3 +126,17 @@ def test_the_brief_of_a_prompt_is_no_reason_that_was_given(scene: Scene) -> None
 
     assert agent.requests[1].conversation is not None
     assert "Why you have this turn" not in agent.requests[1].conversation.context_block
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_long_answer_that_asks_keeps_no_other_agent_out(scene: Scene, *, fresh: bool) -> None:
+    other = FakeProvider(says("fine"))
+    scene.cast(local=local(), strong=strong(says("A long report. " * 1300 + "\nWhich one?")))
+    scene.agents["other"] = other
+    scene.config = "[agents.other.limits]\nmessage_budget_chars = 8000\n"
+    scene.ask("report", escalate=True)
+
+    report = scene.ask("the first", agent="other", fresh=fresh)
+
+    assert report.error is None
+    assert "Which one?" in system(other.requests[0])
