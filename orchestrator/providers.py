@@ -215,6 +215,38 @@ class Cancel:
                 self._callbacks.remove(callback)
 
 
+class Stopped(Exception):
+    """A call was stopped from outside; only the thread that reads its answer sees it."""
+
+
+class Stop:
+    """What has to be let go when a call shall end, at once and from any thread: sockets, children."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._releases: list[Callable[[], None]] = []
+        self._stopped = False
+
+    def hold(self, release: Callable[[], None]) -> None:
+        """Call it on `now`, or at once if that was before."""
+        with self._lock:
+            if not self._stopped:
+                self._releases.append(release)
+                return
+        release()
+
+    def now(self) -> None:
+        with self._lock:
+            self._stopped = True
+            releases, self._releases = self._releases, []
+        for release in releases:
+            release()
+
+    def raise_if_stopped(self) -> None:
+        if self._stopped:
+            raise Stopped
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What an agent wants from the human before it goes on; `schema` is the flat subset of MCP elicitation (page 5)."""

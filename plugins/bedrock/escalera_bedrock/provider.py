@@ -14,12 +14,11 @@ from escalera_bedrock.body import Shape, as_json, converse_body
 from escalera_bedrock.failures import Failure, affordable_tokens, error_of, failure_of, has_expired, refuses_caching, refuses_streaming
 from escalera_bedrock.options import BedrockOptions
 from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOfFunds, ProtocolError, ProviderError, RateLimited
-from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Timeouts
+from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts
 
 if TYPE_CHECKING:
     from escalera_bedrock.client import Connection
-    from escalera_bedrock.exchange import Exchange, StreamEvent
-    from escalera_bedrock.wire import Stop
+    from escalera_bedrock.exchange import ConverseExchange, StreamEvent
 
 _CHECK_TIMEOUTS = Timeouts(first_byte=8.0, idle=4.0, turn=10.0)
 _MASK = "***"
@@ -69,12 +68,12 @@ class BedrockProvider:
 
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
         """Send one call. No retries here; what can be repaired is, and the error says so (`repaired`)."""
-        from escalera_bedrock.exchange import Exchange
+        from escalera_bedrock.exchange import ConverseExchange
 
         body = converse_body(request, self._shape)
         answer = Answer(where=self._where, model=self._options.model, new_id=_new_call_id)
         try:
-            with Exchange(lambda stop: self._send(body, request.timeouts, stop), request.timeouts, cancel, where=self._where) as exchange:
+            with ConverseExchange(lambda stop: self._send(body, request.timeouts, stop), request.timeouts, cancel, where=self._where) as exchange:
                 for event in exchange.events():
                     yield from answer.event(event)
                     if answer.ended:
@@ -90,10 +89,10 @@ class BedrockProvider:
 
     def check(self) -> CheckResult:
         """Send a conversation without a message, which is refused once credentials, permission and model were looked at: no token is spent."""
-        from escalera_bedrock.exchange import Exchange
+        from escalera_bedrock.exchange import ConverseExchange
 
         try:
-            with Exchange(lambda stop: self._send({"messages": []}, _CHECK_TIMEOUTS, stop), _CHECK_TIMEOUTS, Cancel(), where=self._where) as exchange:
+            with ConverseExchange(lambda stop: self._send({"messages": []}, _CHECK_TIMEOUTS, stop), _CHECK_TIMEOUTS, Cancel(), where=self._where) as exchange:
                 for _ in exchange.events():
                     break
                 if exchange.failed is None:
@@ -137,7 +136,7 @@ class BedrockProvider:
 
     # -- failing
 
-    def _explained(self, error: Exception, exchange: Exchange) -> ProviderError:
+    def _explained(self, error: Exception, exchange: ConverseExchange) -> ProviderError:
         from escalera_bedrock.library import explained, is_time_out
 
         if isinstance(error, ProviderError):
@@ -186,7 +185,7 @@ class BedrockProvider:
             text = text.replace(secret, _MASK)
         return _SESSION_TOKEN.sub(rf"\1{_MASK}", text)  # credentials are renewed, and the new token is none of those above
 
-    def _verdict(self, error: Exception, exchange: Exchange) -> CheckResult:
+    def _verdict(self, error: Exception, exchange: ConverseExchange) -> CheckResult:
         """What a failed check says: a refusal of the empty conversation itself means that everything else is right."""
         from escalera_bedrock.client import Missing
 

@@ -16,42 +16,11 @@ from botocore.utils import get_environ_proxies
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
 from escalera_bedrock.client import CONNECT_TIMEOUT, Connection
+from orchestrator.providers import Stop
 
 _DIAL_SLICE = 1.5
 """Seconds of one attempt to connect, after which it looks whether it shall stop; nothing was sent by then."""
 _SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-
-
-class Stopped(Exception):
-    """The call was stopped from outside; only the reading thread sees it."""
-
-
-class Stop:
-    """What has to be let go when a call shall end, at once and from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._releases: list[Callable[[], None]] = []
-        self._stopped = False
-
-    def hold(self, release: Callable[[], None]) -> None:
-        """Call it on `now`, or at once if that was before."""
-        with self._lock:
-            if not self._stopped:
-                self._releases.append(release)
-                return
-        release()
-
-    def now(self) -> None:
-        with self._lock:
-            self._stopped = True
-            releases, self._releases = self._releases, []
-        for release in releases:
-            release()
-
-    def raise_if_stopped(self) -> None:
-        if self._stopped:
-            raise Stopped
 
 
 @contextmanager

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 from escalera_bedrock.options import BedrockOptions
-from escalera_bedrock.wire import Stop, Stopped, dialled
+from escalera_bedrock.wire import dialled
 from pydantic import ValidationError
 
 from orchestrator.errors import Cancelled, TimedOut
 from orchestrator.history.normalise import normalise
 from orchestrator.messages import Message, Text, ToolCall, ToolResult
 from orchestrator.plugins import PluginManager, installed_entry_points
-from orchestrator.providers import Cancel, Request, SystemBlock, Timeouts
+from orchestrator.providers import Cancel, Request, Stop, Stopped, SystemBlock, Timeouts
 from orchestrator.testing.bedrock_server import BedrockServer, Reply, fail, say
 
 from .conftest import CERTIFICATE, MODEL, REQUEST, TOOL, bedrock, nobody, play, run, run_with_retries, tls, warmed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import queue
 import socket
 import ssl
 import threading
@@ -14,17 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 import httpcore
 import httpx
 
-from orchestrator.errors import ConfigError, EscaleraError, TimedOut
-from orchestrator.providers import Cancel, Timeouts
-
-GRACE = 2.0
-"""Seconds for usage and end marker once the answer is complete."""
+from orchestrator.errors import ConfigError, EscaleraError
+from orchestrator.exchange import Exchange
+from orchestrator.providers import Cancel, Stop, Timeouts
 
 MAX_BODY = 256 * 1024 * 1024
 """Bytes of one answer."""
@@ -33,9 +29,6 @@ _DIAL_SLICE = 1.5
 """Seconds of one connection attempt, after which it looks whether it shall stop; nothing was sent by then."""
 
 _DIAL_LIMIT = 60.0
-_JOIN = 2.0
-
-Which = Literal["first_byte", "idle", "turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,158 +74,44 @@ class Head:
     headers: Mapping[str, str]
 
 
-class Stopped(Exception):
-    """The exchange was stopped from outside; only the reading thread sees it."""
-
-
-class Stop:
-    """What has to be let go when the exchange shall end, at once and from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._releases: list[Callable[[], None]] = []
-        self._stopped = False
-
-    def hold(self, release: Callable[[], None]) -> None:
-        """Call it on `now`, or at once if that was before."""
-        with self._lock:
-            if not self._stopped:
-                self._releases.append(release)
-                return
-        release()
-
-    def now(self) -> None:
-        with self._lock:
-            self._stopped = True
-            releases, self._releases = self._releases, []
-        for release in releases:
-            release()
-
-    def raise_if_stopped(self) -> None:
-        if self._stopped:
-            raise Stopped
-
-
-class Exchange:
-    """Sends a call and gives its answer, under timers of ours: the client library has none to interfere.
-
-    A context manager; leaving it frees the socket and the thread. `head` and `chunks` raise `TimedOut`, `Cancelled`,
-    and what the client library raises before the answer began.
-    """
+class HttpExchange(Exchange[Head | bytes]):
+    """Sends a call and gives its answer. `head` and `chunks` raise `TimedOut`, `Cancelled`, and what the client library raises before the answer began."""
 
     def __init__(self, call: Call, timeouts: Timeouts, cancel: Cancel) -> None:
-        self._call = call
-        self._timeouts = timeouts
-        self._cancel = cancel
-        self._stop = Stop()
-        self._items: queue.SimpleQueue[Head | bytes | Exception | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._read, name="escalera-http", daemon=True)
-        self._forget: Callable[[], None] = lambda: None
-        self._started = self._heard = time.monotonic()
-        self._first = True
-        self._grace: float | None = None
+        where = call.url.partition("?")[0]
+        super().__init__(lambda stop: _answer(call, stop), timeouts, cancel, where=where, name="escalera-http", begins=lambda item: isinstance(item, bytes))
         self.broken: Exception | None = None
         """What cut the body short, once `chunks` has ended."""
 
-    def __enter__(self) -> Self:
-        self._cancel.raise_if_set()
-        self._forget = self._cancel.on_cancel(self._wake)
-        self._started = self._heard = time.monotonic()
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._forget()
-        self._stop.now()
-        self._thread.join(_JOIN)
-
     def head(self) -> Head:
         """Wait for status and headers."""
-        item = self._next()
+        item = self.next()
         if isinstance(item, Head):
             return item
         raise item if isinstance(item, Exception) else httpx.RemoteProtocolError("the connection closed before an answer")
 
     def chunks(self) -> Iterator[bytes]:
         """The body as it comes; ends when it ends or breaks (`broken`), or when the grace is over."""
-        while True:
-            item = self._next()
-            if not isinstance(item, bytes):
-                self.broken = item if isinstance(item, Exception) else None
-                return
+        while isinstance(item := self.next(), bytes):
             yield item
-
-    def complete(self) -> None:
-        """Say that all that matters has come: from now on only a short grace is waited for the rest."""
-        if self._grace is None:
-            self._grace = time.monotonic() + GRACE
-
-    # -- the waiting side
-
-    def _next(self) -> Head | bytes | Exception | None:
-        limit, which = self._limit()
-        left = None if limit is None else limit - time.monotonic()
-        try:
-            if left is not None and left <= 0 and which in ("turn", None):
-                raise queue.Empty  # these two end a stream that never pauses as well
-            item = self._items.get(timeout=None if left is None else max(0.0, left))
-        except queue.Empty:
-            self._cancel.raise_if_set()
-            if which is None:
-                return None
-            raise _timed_out(which, self._call.url, self._timeouts) from None
-        self._cancel.raise_if_set()
-        self._heard = time.monotonic()
-        self._first = self._first and not isinstance(item, bytes)
-        return item
-
-    def _limit(self) -> tuple[float | None, Which | None]:
-        """The moment at which the wait is over, and by which timer; `None` names the grace."""
-        if self._grace is not None:
-            return self._grace, None
-        own: tuple[float | None, Which]
-        own = (self._timeouts.first_byte, "first_byte") if self._first else (self._timeouts.idle, "idle")
-        since = self._started if self._first else self._heard
-        limits: list[tuple[float, Which]] = [] if own[0] is None else [(since + own[0], own[1])]
-        if self._timeouts.turn is not None:
-            limits.append((self._started + self._timeouts.turn, "turn"))
-        return min(limits, default=(None, None))
-
-    def _wake(self) -> None:
-        self._stop.now()
-        self._items.put(None)
-
-    # -- the reading thread
-
-    def _read(self) -> None:
-        try:
-            self._read_all()
-        except Exception as error:  # carried over to the waiting side, which raises or explains it
-            self._items.put(error)
-        else:
-            self._items.put(None)
-
-    def _read_all(self) -> None:
-        call = self._call
-        headers = {"accept-encoding": "identity", "user-agent": "escalera", **call.headers(self._stop)}
-        self._stop.raise_if_stopped()
-        with (
-            httpx.Client(transport=_Transport(call, self._stop), timeout=None, trust_env=False) as client,  # noqa: S113 - the timers are ours
-            client.stream(call.method, call.url, headers=headers, content=call.content) as response,
-        ):
-            self._items.put(Head(response.status_code, {name.lower(): value for name, value in response.headers.items()}))
-            received = 0
-            for chunk in response.iter_bytes():
-                self._items.put(chunk)
-                received += len(chunk)
-                if received > MAX_BODY:
-                    raise httpx.RemoteProtocolError(f"the answer has more than {MAX_BODY} bytes")
+        self.broken = item if isinstance(item, Exception) else None
 
 
-def _timed_out(which: Which, url: str, timeouts: Timeouts) -> TimedOut:
-    seconds = {"first_byte": timeouts.first_byte, "idle": timeouts.idle, "turn": timeouts.turn}[which]
-    what = {"first_byte": "sent nothing", "idle": "fell silent in the middle of its answer", "turn": "did not finish its answer"}[which]
-    return TimedOut(f"{url.partition('?')[0]} {what} for {seconds:g} seconds.", which=which, hint=f"Raise the agent's {which}_timeout if it needs longer.")
+def _answer(call: Call, stop: Stop) -> Iterator[Head | bytes]:
+    """In the reading thread: the head, then the body."""
+    headers = {"accept-encoding": "identity", "user-agent": "escalera", **call.headers(stop)}
+    stop.raise_if_stopped()
+    with (
+        httpx.Client(transport=_Transport(call, stop), timeout=None, trust_env=False) as client,  # noqa: S113 - the timers are ours
+        client.stream(call.method, call.url, headers=headers, content=call.content) as response,
+    ):
+        yield Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
+        received = 0
+        for chunk in response.iter_bytes():
+            yield chunk
+            received += len(chunk)
+            if received > MAX_BODY:
+                raise httpx.RemoteProtocolError(f"the answer has more than {MAX_BODY} bytes")
 
 
 # -- the connection -------------------------------------------------------------------------------

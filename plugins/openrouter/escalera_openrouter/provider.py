@@ -19,12 +19,12 @@ from escalera_openrouter.failures import excerpt, http_failure
 from escalera_openrouter.sse import EventParser, EventTooLarge, ServerEvent
 from orchestrator.errors import AuthFailed, EscaleraError, Incomplete, InvalidRequest, OutOfFunds, ProtocolError, ProviderError, RateLimited, Unavailable
 from orchestrator.messages import CostSource
-from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Request, Timeouts
+from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from escalera_openrouter.exchange import Call, Certificates, Exchange, Head, Stop
+    from escalera_openrouter.exchange import Call, Certificates, Head, HttpExchange
 
 _ERROR_BODY_MAX = 64 * 1024
 _CHECK_TIMEOUTS = Timeouts(first_byte=8.0, idle=4.0, turn=10.0)
@@ -162,9 +162,9 @@ class OpenAIProvider:
         return headers
 
     def _events(self, call: Call, timeouts: Timeouts, cancel: Cancel, answer: Answer) -> Iterator[Event]:
-        from escalera_openrouter.exchange import Exchange
+        from escalera_openrouter.exchange import HttpExchange
 
-        with Exchange(call, timeouts, cancel) as exchange:
+        with HttpExchange(call, timeouts, cancel) as exchange:
             head = self._head(exchange)
             self._raise_unless_ok(head, exchange)
             if _content_type(head) == "application/json" or _content_type(head).endswith("+json"):
@@ -176,7 +176,7 @@ class OpenAIProvider:
                 yield from _stream(exchange, answer, head, self._endpoint.where)
             yield from answer.end(cut=exchange.broken)
 
-    def _head(self, exchange: Exchange) -> Head:
+    def _head(self, exchange: HttpExchange) -> Head:
         from escalera_openrouter.exchange import is_connection_error, why
 
         try:
@@ -187,7 +187,7 @@ class OpenAIProvider:
             reason, hint = why(error)
             raise Unavailable(f"{self._endpoint.where} cannot be reached: {reason}.", hint=hint) from error
 
-    def _raise_unless_ok(self, head: Head, exchange: Exchange) -> None:
+    def _raise_unless_ok(self, head: Head, exchange: HttpExchange) -> None:
         if 300 <= head.status < 400:
             raise _redirected(head, self._endpoint.where)
         if not 200 <= head.status < 300:
@@ -196,11 +196,11 @@ class OpenAIProvider:
 
     def _get(self, url: str) -> tuple[int, bytes]:
         """One GET; raises from the error tree when there is no answer or one that points elsewhere."""
-        from escalera_openrouter.exchange import Call, Exchange
+        from escalera_openrouter.exchange import Call, HttpExchange
 
         mask = _Mask(self._endpoint)
         try:
-            with Exchange(Call("GET", url, self._headers(mask), None, self._certificates), _CHECK_TIMEOUTS, Cancel()) as exchange:
+            with HttpExchange(Call("GET", url, self._headers(mask), None, self._certificates), _CHECK_TIMEOUTS, Cancel()) as exchange:
                 head = self._head(exchange)
                 if 300 <= head.status < 400:
                     raise _redirected(head, self._endpoint.where)
@@ -215,7 +215,7 @@ class OpenAIProvider:
             raise http_failure(status, {}, content, where=self._endpoint.where, now=_now())
 
 
-def _stream(exchange: Exchange, answer: Answer, head: Head, where: str) -> Iterator[Event]:
+def _stream(exchange: HttpExchange, answer: Answer, head: Head, where: str) -> Iterator[Event]:
     parser = EventParser()
     try:
         for chunk in _checked(exchange, head, where):
@@ -246,7 +246,7 @@ def _is_json(data: str) -> bool:
     return False
 
 
-def _checked(exchange: Exchange, head: Head, where: str) -> Iterator[bytes]:
+def _checked(exchange: HttpExchange, head: Head, where: str) -> Iterator[bytes]:
     """The body, if it is an event stream: by its content type, or without one by how it begins."""
     named = _content_type(head)
     if named == "text/event-stream":
@@ -273,7 +273,7 @@ def _content_type(head: Head) -> str:
     return head.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _collect(exchange: Exchange, limit: int | None = None) -> bytes:
+def _collect(exchange: HttpExchange, limit: int | None = None) -> bytes:
     content = bytearray()
     for chunk in exchange.chunks():
         content += chunk

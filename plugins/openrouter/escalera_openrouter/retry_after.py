@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
+
+from orchestrator.retry_after import named_wait, number
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII)
 _TRY_AGAIN = re.compile(r"(?:try again|retry) in ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+)", re.ASCII | re.IGNORECASE)
@@ -18,12 +18,12 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     Negative, infinite and unreadable values count as not said; a date in the past is 0. Nothing is capped here:
     whether a wait is too long is the core's decision (page 7).
     """
-    milliseconds = _number(headers.get("retry-after-ms"))
+    milliseconds = number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
     named = headers.get("retry-after")
     if named is not None:
-        return _number(named) if _number(named) is not None else _date(named, now)
+        return named_wait(named, now)
     return _rate_limit_reset(headers, now)
 
 
@@ -38,30 +38,12 @@ def duration_seconds(text: str) -> float | None:
     return _duration(text.strip())
 
 
-def _number(text: str | None) -> float | None:
-    try:
-        value = float((text or "").strip())
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None
-
-
-def _date(text: str, now: datetime) -> float | None:
-    try:
-        moment = parsedate_to_datetime(text.strip())
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now).total_seconds())
-
-
 def _rate_limit_reset(headers: Mapping[str, str], now: datetime) -> float | None:
     """The longest wait among the limits that are used up."""
     waits = [
         wait
         for suffix in ("", "-requests", "-tokens")
-        if _number(headers.get(f"x-ratelimit-remaining{suffix}", "0")) == 0
+        if number(headers.get(f"x-ratelimit-remaining{suffix}", "0")) == 0
         if (wait := _reset(headers.get(f"x-ratelimit-reset{suffix}", ""), now)) is not None
     ]
     return max(waits, default=None)
@@ -69,7 +51,7 @@ def _rate_limit_reset(headers: Mapping[str, str], now: datetime) -> float | None
 
 def _reset(text: str, now: datetime) -> float | None:
     """A reset as seconds, as a duration, or as seconds or milliseconds since 1970 (OpenRouter)."""
-    value = _number(text)
+    value = number(text)
     if value is None:
         return _duration(text.strip())
     if value > 1e11:

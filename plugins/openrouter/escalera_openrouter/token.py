@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 
-from escalera_openrouter.exchange import Stop
 from orchestrator.errors import AuthFailed
+from orchestrator.providers import Stop
 
 _SECONDS = 30.0
 

@@ -1,0 +1,114 @@
+"""One call in a thread of its own, under timers of ours, that can be stopped at any point within two seconds (page 7).
+
+For providers: what blocks is done in `work`, which gives items as they come; the turn's own thread only waits for the next.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Generic, Literal, Self, TypeVar
+
+from orchestrator.errors import TimedOut
+from orchestrator.providers import Cancel, Stop, Timeouts
+
+GRACE = 2.0
+"""Seconds for usage and end marker once the answer is complete."""
+_JOIN = 2.0
+
+Which = Literal["first_byte", "idle", "turn"]
+Item = TypeVar("Item")
+
+
+class Exchange(Generic[Item]):
+    """Runs `work` and gives its items. A context manager: leaving it lets go of everything that `work` told its `Stop`.
+
+    `begins` says of an item whether the answer has begun with it: from then on silence is `idle`, until then `first_byte`.
+    """
+
+    def __init__(
+        self, work: Callable[[Stop], Iterator[Item]], timeouts: Timeouts, cancel: Cancel, *, where: str, name: str, begins: Callable[[Item], bool]
+    ) -> None:
+        self._work, self._timeouts, self._cancel, self._where, self._begins = work, timeouts, cancel, where, begins
+        self._stop = Stop()
+        self._items: queue.SimpleQueue[Item | Exception | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._read, name=name, daemon=True)
+        self._forget: Callable[[], None] = lambda: None
+        self._started = self._heard = time.monotonic()
+        self._first = True
+        self._grace: float | None = None
+
+    def __enter__(self) -> Self:
+        self._cancel.raise_if_set()
+        self._forget = self._cancel.on_cancel(self._wake)
+        self._started = self._heard = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._forget()
+        self._stop.now()
+        self._thread.join(_JOIN)
+
+    def next(self) -> Item | Exception | None:
+        """The next item; the error that ended the work, or `None` behind its own end or the grace. Raises `TimedOut`, `Cancelled`."""
+        limit, which = self._limit()
+        left = None if limit is None else limit - time.monotonic()
+        try:
+            if left is not None and left <= 0 and which in ("turn", None):
+                raise queue.Empty  # these two end a stream that never pauses as well
+            item = self._items.get(timeout=None if left is None else max(0.0, left))
+        except queue.Empty:
+            self._cancel.raise_if_set()
+            if which is None:
+                return None
+            raise self._timed_out(which) from None
+        self._cancel.raise_if_set()
+        self._heard = time.monotonic()
+        if self._first and item is not None and not isinstance(item, Exception):
+            self._first = not self._begins(item)
+        return item
+
+    def complete(self) -> None:
+        """Say that all that matters has come: from now on only a short grace is waited for the rest."""
+        if self._grace is None:
+            self._grace = time.monotonic() + GRACE
+
+    def timed_out(self) -> TimedOut:
+        """The timer that a client library's own time-out stands for."""
+        return self._timed_out("first_byte" if self._first else "idle")
+
+    def _limit(self) -> tuple[float | None, Which | None]:
+        """The moment at which the wait is over, and by which timer; `None` names the grace."""
+        if self._grace is not None:
+            return self._grace, None
+        limits: list[tuple[float, Which]] = []
+        if self._first and self._timeouts.first_byte is not None:
+            limits.append((self._started + self._timeouts.first_byte, "first_byte"))
+        elif not self._first and self._timeouts.idle is not None:
+            limits.append((self._heard + self._timeouts.idle, "idle"))
+        if self._timeouts.turn is not None:
+            limits.append((self._started + self._timeouts.turn, "turn"))
+        return min(limits, default=(None, None))
+
+    def _timed_out(self, which: Which) -> TimedOut:
+        seconds = {"first_byte": self._timeouts.first_byte, "idle": self._timeouts.idle, "turn": self._timeouts.turn}[which]
+        what = {"first_byte": "sent nothing", "idle": "fell silent in the middle of its answer", "turn": "did not finish its answer"}[which]
+        span = "" if seconds is None else f" for {seconds:g} seconds"
+        return TimedOut(f"{self._where} {what}{span}.", which=which, hint=f"Raise the agent's {which}_timeout if it needs longer.")
+
+    def _wake(self) -> None:
+        self._stop.now()
+        self._items.put(None)
+
+    def _read(self) -> None:
+        try:
+            for item in self._work(self._stop):
+                self._items.put(item)
+        except Exception as error:  # carried over to the waiting side, which raises or explains it
+            self._items.put(error)
+        else:
+            self._items.put(None)
