@@ -76,6 +76,10 @@ class Usage:
     """Unset beside a cost: it was reported."""
     cache_in_input: bool = False
     """Whether the cached tokens are among the input tokens, as OpenAI's protocol counts them."""
+    sent_chars: int | None = None
+    """What the input tokens were reported for, in characters as the budget counts them. Not for a provider to fill in."""
+    sent_tokens_estimate: int | None = None
+    """The same in tokens, as they were estimated."""
 
 
 def well_formed(text: str) -> str:

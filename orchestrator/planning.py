@@ -20,6 +20,7 @@ from orchestrator.errors import UsageError
 from orchestrator.history.budget import PART_OVERHEAD, Budget, PartName, estimate_request_tokens, limit_chars, measure_text, measure_tools, require_room
 from orchestrator.history.fit import Fitted, fit
 from orchestrator.history.normalise import normalise
+from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
 from orchestrator.history.render import Viewer
 from orchestrator.history.scope import Scope, scope_of
 from orchestrator.memory.inject import Chosen, choose, format_percepts, format_tool_percepts
@@ -162,7 +163,8 @@ def plan_turn(
         way = replace(way, reasons=(*way.reasons, lost_reason(agent.name)))
     decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh, conversation_lost=conversation_lost)
     chosen = choose(percepts, agent=agent.name, role=way.role, workspace=workspace, limits=agent.limits)
-    case = _Case(log, log.next_index, wish, workspace, stand, way, agent, decision, chosen, _told_need(stand, log, wish, now), _brief(stand, wish, decision))
+    need, brief = _told_need(stand, log, wish, now), _brief(stand, wish, decision)
+    case = _Case(log, log.next_index, wish, workspace, stand, way, agent, decision, chosen, need, brief, _ratio(log, way, agent))
     return _fitted(case, crew, templates)
 
 
@@ -205,6 +207,12 @@ def _brief(stand: Standing, wish: Wish, decision: Decision | None) -> Brief | No
     return Brief(brief_of(wish.prompt), "prompt")
 
 
+def _ratio(log: TurnLog, way: Route, agent: Agent) -> Ratio:
+    """An agent that keeps its own conversation reads more than what it is sent: nothing can be measured by that."""
+    provider = agent.provider
+    return ASSUMED if provider.capabilities.keeps_conversation else ratio_of(log, role=way.role, agent=agent.name, model=provider.model)
+
+
 @dataclass(frozen=True, slots=True)
 class _Case:
     """What was decided about one turn, before its texts are built."""
@@ -220,6 +228,7 @@ class _Case:
     chosen: Chosen
     need: Need | None
     brief: Brief | None
+    ratio: Ratio
 
     @property
     def mode(self) -> Mode | None:
@@ -251,7 +260,7 @@ def _fitted(case: _Case, crew: Crew, templates: Templates, *, running: int = 0, 
     capabilities = case.agent.provider.capabilities
     boundary = last_escalation_boundary(case.log)
     scope = scope_of(case.mode, keeps_conversation=case.keeps_conversation, boundary=boundary)
-    limit = limit_chars(case.agent.limits, capabilities.context_window_tokens)
+    limit = limit_chars(case.agent.limits, capabilities.context_window_tokens, case.ratio.chars_per_token)
     tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=_hands_over(case, crew))) if _takes_tools(case.agent) else ()
     room = None if limit is None else limit - running
     digests = digest_limits(case.agent.limits.context_budget_chars, limit)
@@ -303,7 +312,7 @@ def _fitted(case: _Case, crew: Crew, templates: Templates, *, running: int = 0, 
         chosen=case.chosen,
         scope=scope,
         fitted=fitted,
-        budget=Budget(limit, {**parts, "history": fitted.chars}, estimate_request_tokens(request)),
+        budget=Budget(limit, {**parts, "history": fitted.chars}, case.ratio.corrected(estimate_request_tokens(request)), case.ratio),
         request=request,
         notices=_notices(case),
         refit=lambda running, batches: _refitted(case, crew, templates, running, batches),

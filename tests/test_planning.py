@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.documents.plan import plan_document
 from orchestrator.errors import BudgetExceeded, ConfigError, NotFound, UsageError
 from orchestrator.history.budget import PART_OVERHEAD, measure, measure_request, measure_text, measure_tools
-from orchestrator.messages import Text, ToolCall, ToolResult
+from orchestrator.messages import Text, ToolCall, ToolResult, Usage
 from orchestrator.percepts import Percept
 from orchestrator.planning import NEW, Expiry, Plan, Wish, plan_turn, started
 from orchestrator.providers import Capabilities
@@ -488,6 +489,31 @@ def test_tokens_of_tools_are_estimated(plan: Planner) -> None:
     made = plan(agent=strong(capabilities=TOOLS))
 
     assert made.budget.tokens_estimate >= made.budget.total_chars / 3
+
+
+def counted(tokens: int) -> Usage:
+    return Usage(input_tokens=tokens, sent_chars=4000, sent_tokens_estimate=1400)
+
+
+def test_what_the_provider_counted_turns_its_window_into_characters_and_corrects_the_estimate(plan: Planner) -> None:
+    agent = strong(capabilities=Capabilities(context_window_tokens=20_000))
+    turns = [e(0, model_requested="strong-1"), p(1)]
+    guessed = plan(turns, agent=agent)
+
+    made = plan([replace(turns[0], usage=counted(1000)), turns[1]], agent=agent)
+
+    assert (guessed.budget.limit_chars, made.budget.limit_chars) == (3 * (20_000 - 4096), 4 * (20_000 - 4096))
+    assert made.budget.tokens_estimate == math.ceil(guessed.budget.tokens_estimate * 1000 / 1400)
+    shown = plan_document(made, expiry=Expiry(), now=START)["budget"]
+    assert (shown["chars_per_token"], shown["chars_per_token_measured"]) == (4.0, True)
+
+
+def test_nothing_is_measured_by_an_agent_that_reads_its_own_conversation(plan: Planner) -> None:
+    own = Capabilities(keeps_conversation=True, context_window_tokens=20_000)
+
+    made = plan([e(0, model_requested="strong-1", usage=counted(1000))], agent=strong(capabilities=own))
+
+    assert (made.budget.limit_chars, made.budget.ratio.measured) == (3 * (20_000 - 4096), False)
 
 
 def test_an_agent_without_tool_iterations_is_offered_no_tools_and_told_of_tags(scene: Scene) -> None:

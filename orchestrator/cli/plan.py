@@ -100,7 +100,7 @@ def show_plan(output: Output, plan: Plan) -> None:
         output.say(f"  need{status}: {need.text}")
     sizes = ", ".join(f"{name} {size:,}" for name, size in plan.budget.parts.items())
     limit = "no limit" if plan.budget.limit_chars is None else f"of {plan.budget.limit_chars:,}"
-    output.say(f"  budget: {plan.budget.total_chars:,} characters ({limit}), about {plan.budget.tokens_estimate:,} tokens: {sizes}")
+    output.say(f"  budget: {plan.budget.total_chars:,} characters ({limit}), about {plan.budget.tokens_estimate:,} tokens{_measured(plan)}: {sizes}")
     output.say(f"  history: {plan.scope.name}, turns sent: {spans(plan.fitted.sent) or 'none'}")
     for why, turns in _left_out(plan).items():
         output.say(f"  left out ({why}): turns {spans(turns)}")
@@ -115,6 +115,11 @@ def show_plan(output: Output, plan: Plan) -> None:
     for block in plan.texts.blocks:
         output.say(f"\n--- {block.name} ({len(block.text):,} characters)")
         output.say(block.text)
+
+
+def _measured(plan: Plan) -> str:
+    ratio = plan.budget.ratio
+    return f" (measured: {ratio.chars_per_token:.1f} characters each)" if ratio.measured else ""
 
 
 def _left_out(plan: Plan) -> dict[str, list[int]]:

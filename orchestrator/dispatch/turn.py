@@ -15,6 +15,7 @@ from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.dispatch.retry import with_retries
 from orchestrator.dispatch.room import Batch, Room, next_request
 from orchestrator.errors import Blocked, Cancelled, EmptyAnswer, EscaleraError, Incomplete, ProtocolError, ProviderError, TimedOut
+from orchestrator.history.budget import estimate_request_tokens, measure_request
 from orchestrator.messages import CostSource, Message, Part, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
 from orchestrator.providers import (
     Ask,
@@ -159,11 +160,11 @@ class _Call:
         except EscaleraError as error:
             if isinstance(error, ProviderError):
                 error.agent = error.agent or request.agent
-            self._end(error)
+            self._end(request, error)
             raise
         finally:
             events.close()
-        self._end(None)
+        self._end(request, None)
         self._conclude(finished, request.agent)
 
     def _with_time_left(self, request: Request) -> Request:
@@ -261,12 +262,12 @@ class _Call:
             self._shown.append(text)
             self._desk.watch(Shown("text", text))
 
-    def _end(self, error: EscaleraError | None) -> None:
+    def _end(self, request: Request, error: EscaleraError | None) -> None:
         """Whatever ended the call: usage counts once a call, and text that never became final is kept apart."""
         self._show_text(self._display.finish()[0])
         self._answered.unfinished, self._shown = "".join(self._shown) or self._unseen(error), []
         if self._usage is not None:
-            self._answered.usage = _added(self._answered.usage or Usage(), self._usage)
+            self._answered.usage = _added(self._answered.usage or Usage(), _weighed(self._usage, request))
             self._usage = None
 
     def _unseen(self, error: EscaleraError | None) -> str:
@@ -340,6 +341,12 @@ def _says_something(step: Part) -> bool:
 def _announce(desk: Desk, error: ProviderError, wait: float, attempt: int) -> None:
     text = f"{error.message}; trying again in {wait:.1f} s (attempt {attempt})"
     desk.watch(Shown("retry", text, {"error": error.type, "wait": round(wait, 3), "attempt": attempt}))
+
+
+def _weighed(usage: Usage, request: Request) -> Usage:
+    """With the size of what these tokens were reported for; an agent's own conversation has more in it than was sent."""
+    counted = usage.input_tokens is not None and request.conversation is None
+    return replace(usage, sent_chars=measure_request(request) if counted else None, sent_tokens_estimate=estimate_request_tokens(request) if counted else None)
 
 
 def _added(before: Usage, now: Usage) -> Usage:

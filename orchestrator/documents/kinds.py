@@ -323,6 +323,10 @@ class BudgetObject(TypedDict):
     parts: BudgetParts
     total_chars: Count
     tokens_estimate: Count
+    chars_per_token: float
+    """What a window of tokens is turned into characters with."""
+    chars_per_token_measured: bool
+    """Whether the provider's own counts of the newest turns gave it, and corrected the estimate."""
 
 
 Delivery = Annotated[Json, Schema(anyOf=[{"required": ["argv", "stdin"]}, {"required": ["body"]}])]

@@ -111,6 +111,8 @@ class UsageShape(_Shape):
     cost_usd: Annotated[float, Field(ge=0)] | None = None
     cost_source: Literal["billed", "reported", "estimated"] | None = None
     cache_in_input: bool = False
+    sent_chars: Count | None = Field(default=None, description="what the input tokens were reported for, in characters")
+    sent_tokens_estimate: Count | None = Field(default=None, description="the same in tokens, as they were estimated")
 
 
 class ReasonShape(_Shape):

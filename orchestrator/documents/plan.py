@@ -53,6 +53,8 @@ def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> PlanDocument:
             },
             "total_chars": plan.budget.total_chars,
             "tokens_estimate": plan.budget.tokens_estimate,
+            "chars_per_token": round(plan.budget.ratio.chars_per_token, 2),
+            "chars_per_token_measured": plan.budget.ratio.measured,
         },
         "notices": list(plan.notices),
         "delivery": dict(plan.agent.provider.preview(plan.request)),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.errors import BudgetExceeded
+from orchestrator.history.ratio import ASSUMED, CHARS_PER_TOKEN, Ratio
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall
 from orchestrator.providers import Request, ToolSchema
 from orchestrator.settings.limits import Limits
@@ -20,7 +21,6 @@ PART_OVERHEAD = 12
 """Characters for what stands around a part on the wire: about four tokens. Counted per part and not per message,
 so that merging two messages never changes a sum."""
 DEFAULT_BUDGET_CHARS = 100_000
-CHARS_PER_TOKEN = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class Budget:
     limit_chars: int | None
     parts: Mapping[PartName, int]
     tokens_estimate: int
+    ratio: Ratio = ASSUMED
+    """What the limit and the estimate were reckoned with."""
 
     @property
     def total_chars(self) -> int:
@@ -37,7 +39,7 @@ class Budget:
         return sum(self.parts.values())
 
 
-def limit_chars(limits: Limits, window_tokens: int | None) -> int | None:
+def limit_chars(limits: Limits, window_tokens: int | None, chars_per_token: float = CHARS_PER_TOKEN) -> int | None:
     """The agent's budget in characters, `None` for no limit: its own, its window's, the global one, 100,000 (page 3).
 
     `window_tokens` is what the provider knows of its model; the setting of that name goes before it.
@@ -46,7 +48,7 @@ def limit_chars(limits: Limits, window_tokens: int | None) -> int | None:
         return limits.message_budget_chars or None
     window = limits.context_window_tokens if limits.context_window_tokens is not None else window_tokens
     if window is not None and window > 0:
-        return int(CHARS_PER_TOKEN * (window - min(limits.output_reserve_tokens, window // 4)))
+        return int(chars_per_token * (window - min(limits.output_reserve_tokens, window // 4)))
     if limits.global_message_budget_chars is not None:
         return limits.global_message_budget_chars or None
     return DEFAULT_BUDGET_CHARS

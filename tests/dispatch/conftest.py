@@ -11,8 +11,8 @@ import pytest
 from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.dispatch.turn import Answered, Desk, Shown, run_turn
 from orchestrator.errors import EscaleraError
-from orchestrator.messages import Message, Part, Text
-from orchestrator.providers import Ask, Cancel, Request, Timeouts
+from orchestrator.messages import Message, Part, Text, Usage
+from orchestrator.providers import Ask, Cancel, Conversation, Request, Timeouts
 from orchestrator.session import Role
 from orchestrator.settings.limits import Limits
 from orchestrator.testing.fake_provider import FakeProvider
@@ -36,13 +36,12 @@ class Turn:
     on_record: Callable[[Part], object] = lambda step: None
     error: EscaleraError | None = None
 
-    def run(self, provider: FakeProvider, *, role: Role = Role.PRIMARY, limits: Limits | None = None) -> Turn:
+    def run(self, provider: FakeProvider, *, role: Role = Role.PRIMARY, limits: Limits | None = None, conversation: Conversation | None = None) -> Turn:
         desk = Desk(clock=self.clock, jitter=random.Random(1), cancel=self.cancel, ask=self.ask, watch=self.shown.append, record=self._record)
         try:
             tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=role is Role.PRIMARY))
-            run_turn(
-                provider, replace(REQUEST, tools=tools), limits=limits or Limits(), role=role, nonce=NONCE, heard=self.heard, answered=self.answered, desk=desk
-            )
+            request = replace(REQUEST, tools=tools, conversation=conversation)
+            run_turn(provider, request, limits=limits or Limits(), role=role, nonce=NONCE, heard=self.heard, answered=self.answered, desk=desk)
         except EscaleraError as error:
             self.error = error
         assert provider.running == 0, "the provider was not let go"
@@ -51,6 +50,12 @@ class Turn:
     def _record(self, step: Part) -> None:
         self.recorded.append(step)
         self.on_record(step)
+
+    @property
+    def reported(self) -> Usage | None:
+        """The usage as the provider told it."""
+        usage = self.answered.usage
+        return None if usage is None else replace(usage, sent_chars=None, sent_tokens_estimate=None)
 
     def seen(self, kind: str) -> str:
         """Everything of one kind that was shown, joined."""

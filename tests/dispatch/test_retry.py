@@ -97,7 +97,7 @@ def test_notices_and_usage_are_no_answer_yet(turn: Turn) -> None:
     turn.run(provider)
 
     assert turn.error is None
-    assert turn.answered.usage == Usage(12, 1)
+    assert turn.reported == Usage(12, 1)
     assert turn.answered.notices == ["busy"]
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from orchestrator.dispatch.turn import shortened
 from orchestrator.errors import Blocked, Cancelled, ConfigError, EmptyAnswer, Incomplete, LeaseLost, ProtocolError, TimedOut
+from orchestrator.history.budget import estimate_request_tokens, measure_request
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from orchestrator.providers import (
     Capabilities,
+    Conversation,
     ExternalSessionStarted,
     Finished,
     MessageDone,
@@ -41,7 +43,7 @@ def test_what_is_streamed_is_shown_and_what_is_final_is_kept(turn: Turn) -> None
 
     assert turn.seen("text") == "all is well"
     assert turn.answered.steps == turn.recorded == [Text("all is well")]
-    assert (turn.answered.usage, turn.answered.model_served, turn.answered.unfinished) == (Usage(9, 3), "m-2", "")
+    assert (turn.reported, turn.answered.model_served, turn.answered.unfinished) == (Usage(9, 3), "m-2", "")
 
 
 def test_an_answer_that_is_not_streamed_is_shown_when_it_is_final(turn: Turn) -> None:
@@ -86,11 +88,27 @@ def test_a_tool_call_without_closing_text_is_an_answer(turn: Turn) -> None:
     assert turn.answered.steps == [ToolCall("c", "Bash", {"command": "ls"}), ToolResult("c", "a b")]
 
 
+def test_what_was_sent_is_kept_beside_what_was_counted_of_it(turn: Turn) -> None:
+    provider = FakeProvider(calls(NEED), says("done", usage=Usage(20, 5)), capabilities=TOOLS)
+
+    turn.run(provider)
+
+    assert turn.answered.usage is not None
+    counted = provider.requests[1]
+    assert (turn.answered.usage.sent_chars, turn.answered.usage.sent_tokens_estimate) == (measure_request(counted), estimate_request_tokens(counted))
+
+
+def test_nothing_is_kept_of_what_was_sent_where_the_agent_has_more_before_it(turn: Turn) -> None:
+    turn.run(FakeProvider(says("done", usage=Usage(20, 5)), capabilities=OWN), conversation=Conversation("resume", "e1", "system", "context"))
+
+    assert turn.answered.usage == Usage(20, 5)
+
+
 def test_the_last_usage_of_a_call_counts_and_calls_are_added_up(turn: Turn) -> None:
     first = [*calls(NEED)[:-1], UsageReport(Usage(1, 1, cost_usd=0.5)), UsageReport(Usage(10, 4, cost_usd=0.5)), Finished("tool_calls")]
     turn.run(FakeProvider(first, says("done", usage=Usage(20, 5, cache_read_tokens=8)), capabilities=TOOLS))
 
-    assert turn.answered.usage == Usage(30, 9, cache_read_tokens=8, cost_usd=0.5, cost_source="reported")
+    assert turn.reported == Usage(30, 9, cache_read_tokens=8, cost_usd=0.5, cost_source="reported")
 
 
 def test_an_answer_cut_at_the_output_limit_says_so(turn: Turn) -> None:
@@ -475,7 +493,7 @@ def test_an_answer_that_was_complete_when_the_cancel_came_stands(turn: Turn) -> 
 def test_a_provider_may_report_its_usage_after_a_cancel(turn: Turn) -> None:
     turn.run(FakeProvider([TextDelta("so f"), turn.cancel.set, UsageReport(Usage(5, 2)), Cancelled("stopped")]))
 
-    assert turn.answered.usage == Usage(5, 2)
+    assert turn.reported == Usage(5, 2)
 
 
 def test_a_provider_that_goes_on_after_a_cancel_is_left(turn: Turn) -> None:

@@ -40,6 +40,11 @@ def test_the_budget_is_the_agents_own_then_its_windows_then_the_global_one(limit
     assert limit_chars(limits, window) == expected
 
 
+def test_a_measured_ratio_turns_the_window_into_characters() -> None:
+    assert limit_chars(Limits(output_reserve_tokens=1000), 8000, 4.5) == 31_500
+    assert limit_chars(Limits(message_budget_chars=5000), 8000, 4.5) == 5000
+
+
 def test_room_is_what_the_fixed_parts_leave() -> None:
     parts: dict[PartName, int] = {"system": 400, "prompt": 100}
 

@@ -23,6 +23,24 @@ def test_reply_to_a_question_resumes_with_the_agent_that_asked(shell: Shell, age
     assert "Which colour?" in json.dumps(server.requests[1].body["messages"])
 
 
+def test_the_budget_follows_what_the_provider_counts(shell: Shell, agents: Callable[[str], None]) -> None:
+    with OpenAIServer(reply("Hi.", usage=(100, 2)), reply("Hi.", usage=(1000, 2))) as server:
+        agents(server.url)
+        window = ("--limits-context-window-tokens", "8000")
+        before = shell.json(*window, "plan", "hello", "--json")["budget"]
+        shell.json(*window, "ask", "hello " * 300, "--json")
+        sent = sum(len(message["content"]) for message in server.requests[0].body["messages"])
+        implausible = shell.json(*window, "plan", "hello", "--json")["budget"]
+        shell.json(*window, "ask", "hello", "--json")
+        after = shell.json(*window, "plan", "hello", "--json")["budget"]
+
+    assert sent > 600, "a hundred tokens cannot be all of it"
+    assert (before["limit_chars"], before["chars_per_token_measured"]) == (18_000, False)
+    assert (implausible["limit_chars"], implausible["chars_per_token_measured"]) == (18_000, False)
+    assert after["chars_per_token_measured"]
+    assert after["limit_chars"] == int(implausible["total_chars"] / 1000 * 6000)
+
+
 def test_failed_turn_is_a_turn_document_and_leaves_the_state(shell: Shell, agents: Callable[[str], None]) -> None:
     with OpenAIServer(Reply([b'{"error": {"message": "no such key"}}'], status=401, headers={"content-type": "application/json"})) as server:
         agents(server.url)

@@ -121,7 +121,8 @@ def test_usage_and_models_are_kept(scene: Scene) -> None:
     scene.ask()
 
     (turn,) = scene.turns
-    assert (turn.usage, turn.model_requested, turn.model_served) == (Usage(10, 2), "local-1", "local-1b")
+    assert turn.usage is not None
+    assert (turn.usage.input_tokens, turn.usage.output_tokens, turn.model_requested, turn.model_served) == (10, 2, "local-1", "local-1b")
 
 
 def test_questions_go_to_the_broker(scene: Scene) -> None:

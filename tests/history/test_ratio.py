@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
+from orchestrator.messages import Usage
+from orchestrator.session import Outcome, Role, Turn, TurnList
+
+
+def turn(index: int, usage: Usage | None, **fields: object) -> Turn:
+    about = {"role": Role.ESCALATION, "agent": "strong", "model_requested": "m", **fields}
+    return Turn(index=index, prompt="p", usage=usage, **about)  # type: ignore[arg-type]
+
+
+def counted(tokens: int, *, chars: int = 1200, estimate: int = 400, **fields: object) -> Usage:
+    return Usage(input_tokens=tokens, sent_chars=chars, sent_tokens_estimate=estimate, **fields)  # type: ignore[arg-type]
+
+
+def of(*turns: Turn) -> Ratio:
+    return ratio_of(TurnList(turns), role=Role.ESCALATION, agent="strong", model="m")
+
+
+def test_three_characters_make_a_token_until_something_is_measured() -> None:
+    assert of() == ASSUMED
+    assert (ASSUMED.chars_per_token, ASSUMED.corrected(7), ASSUMED.measured) == (3.0, 7, False)
+
+
+def test_the_newest_five_turns_are_taken_together() -> None:
+    measured = of(turn(0, counted(1200)), *(turn(index, counted(300)) for index in range(1, 5)), turn(5, counted(200, chars=600, estimate=200)))
+
+    assert measured.measured
+    assert measured.chars_per_token == (4 * 1200 + 600) / (4 * 300 + 200)
+    assert measured.corrected(1800) == 1400
+
+
+def test_what_the_model_read_from_a_cache_is_counted_once() -> None:
+    assert of(turn(0, counted(100, cache_read_tokens=150, cache_write_tokens=50))).chars_per_token == 4.0
+    assert of(turn(0, counted(300, cache_read_tokens=150, cache_in_input=True))).chars_per_token == 4.0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        turn(0, counted(400), agent="stronger"),
+        turn(0, counted(400), model_requested="m-2"),
+        turn(0, counted(400), role=Role.PRIMARY),
+        turn(0, counted(400), outcome=Outcome.FAILED),
+        turn(0, None),
+        turn(0, Usage(input_tokens=400)),
+        turn(0, Usage(sent_chars=1200, sent_tokens_estimate=400)),
+    ],
+    ids=["agent", "model", "role", "failed", "no usage", "imported", "unreported"],
+)
+def test_only_completed_turns_of_the_same_agent_and_model_that_tell_it_count(other: Turn) -> None:
+    assert of(other) == ASSUMED
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 199, 2401, 10**12])
+def test_a_count_that_cannot_be_of_what_was_sent_is_not_believed(tokens: int) -> None:
+    assert of(turn(0, counted(tokens))) == ASSUMED
+
+
+def test_a_session_in_english_never_halves_what_a_prompt_in_chinese_is_counted_as() -> None:
+    assert of(turn(0, counted(300, estimate=3000))).corrected(1000) == 500
+    assert of(turn(0, counted(1200, estimate=10))).corrected(1000) == 4000
