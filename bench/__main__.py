@@ -23,7 +23,8 @@ from orchestrator.history.render import Viewer
 from orchestrator.history.scope import scope_of
 from orchestrator.messages import Text
 from orchestrator.modes import Flags, Mode, decide, facts_of
-from orchestrator.planning import Wish, plan_turn
+from orchestrator.planning.case import Wish
+from orchestrator.planning.plan import plan_turn
 from orchestrator.routing import Choice
 from orchestrator.session import Outcome, Role, Session, Turn, TurnLog, last_escalation_boundary
 from orchestrator.settings.limits import Limits

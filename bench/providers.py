@@ -28,7 +28,8 @@ from orchestrator.cli.sessions import fresh_session
 from orchestrator.dispatch.turn import Shown
 from orchestrator.errors import EscaleraError
 from orchestrator.escalation import Workplace, planned, take_turn
-from orchestrator.planning import Plan, Wish, started
+from orchestrator.planning.case import Wish
+from orchestrator.planning.plan import Plan, started
 from orchestrator.providers import Answer, Cancel, Question
 from orchestrator.routing import Choice
 from orchestrator.session import Role

@@ -14,7 +14,8 @@ from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
 from orchestrator.errors import EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
-from orchestrator.planning import Expiry, Plan, Wish, plan_turn, started
+from orchestrator.planning.case import Expiry, Wish
+from orchestrator.planning.plan import Plan, plan_turn, started
 from orchestrator.providers import Ask, Cancel
 from orchestrator.recording import Ended, Recorder, Report, record
 from orchestrator.routing import Choice

@@ -13,7 +13,7 @@ from orchestrator.dispatch.turn import Answered
 from orchestrator.errors import Cancelled, EscaleraError, LeaseLost, SessionLost, StoreError
 from orchestrator.messages import Part, Text, well_formed
 from orchestrator.percepts import Percept
-from orchestrator.planning import Plan
+from orchestrator.planning.plan import Plan
 from orchestrator.providers import Cancel
 from orchestrator.session import (
     TOLD,

@@ -18,7 +18,8 @@ from orchestrator.escalation import Workplace, planned, take_turn
 from orchestrator.lease import held
 from orchestrator.messages import Part, ToolCall, ToolResult
 from orchestrator.percepts import Percept
-from orchestrator.planning import Expiry, Plan, Wish
+from orchestrator.planning.case import Expiry, Wish
+from orchestrator.planning.plan import Plan
 from orchestrator.providers import Answer, Ask, Cancel, Capabilities, Question, Request
 from orchestrator.recording import Report
 from orchestrator.routing import Choice

@@ -16,7 +16,9 @@ from orchestrator.errors import BudgetExceeded, ConfigError, NotFound, UsageErro
 from orchestrator.history.budget import PART_OVERHEAD, measure, measure_request, measure_text, measure_tools
 from orchestrator.messages import Text, ToolCall, ToolResult, Usage
 from orchestrator.percepts import Percept
-from orchestrator.planning import NEW, Expiry, Plan, Wish, plan_turn, started
+from orchestrator.planning.case import Expiry, Wish
+from orchestrator.planning.plan import Plan, plan_turn, started
+from orchestrator.planning.texts import NEW
 from orchestrator.providers import Capabilities
 from orchestrator.routing import Choice
 from orchestrator.session import Brief, ExternalSession, Need, Outcome, Role, Session, State, Turn, TurnError, TurnList

@@ -21,7 +21,7 @@ from orchestrator.session import Session
 
 if TYPE_CHECKING:
     from orchestrator.escalation import Workplace
-    from orchestrator.planning import Wish
+    from orchestrator.planning.case import Wish
 
 
 @click.command("ask")
@@ -49,7 +49,7 @@ def command(
     """One turn of the session, by the agent that fits; PROMPT may also be piped in."""
     from orchestrator.documents.turn import turn_document
     from orchestrator.escalation import take_turn
-    from orchestrator.planning import Wish
+    from orchestrator.planning.case import Wish
 
     text = prompt_text(front, prompt, choice["files"])
     wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])

@@ -15,7 +15,8 @@ from orchestrator.cli.sessions import fresh_session
 from orchestrator.errors import EmptyAnswer
 from orchestrator.escalation import Workplace, take_turn
 from orchestrator.lease import held
-from orchestrator.planning import Plan, Wish
+from orchestrator.planning.case import Wish
+from orchestrator.planning.plan import Plan
 from orchestrator.providers import Answer, Cancel
 from orchestrator.recording import Report
 from orchestrator.routing import Choice

@@ -18,7 +18,7 @@ from orchestrator.settings.paths import Paths, paths_of
 if TYPE_CHECKING:
     from orchestrator.crew import Crew
     from orchestrator.escalation import Workplace
-    from orchestrator.planning import Expiry
+    from orchestrator.planning.case import Expiry
     from orchestrator.plugins import PluginManager
     from orchestrator.settings.resolution import Settings
     from orchestrator.store import Store
@@ -77,7 +77,7 @@ class Front:
 
     @cached_property
     def expiry(self) -> Expiry:
-        from orchestrator.planning import Expiry
+        from orchestrator.planning.case import Expiry
 
         return Expiry(need_hours=self.settings.value("need_expiry_hours"), waiting_hours=self.settings.value("waiting_expiry_hours"))
 

@@ -17,7 +17,9 @@ from orchestrator.cli.sessions import fresh_session, read_session
 from orchestrator.clock import parse_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.percepts import Percept
-from orchestrator.planning import NEW, Plan, Wish, plan_turn
+from orchestrator.planning.case import Wish
+from orchestrator.planning.plan import Plan, plan_turn
+from orchestrator.planning.texts import NEW
 from orchestrator.session import Session, TurnList, TurnLog
 
 EXAMPLE = "…"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from orchestrator.documents.need import need_fields
 from orchestrator.documents.turn import reasons
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall
-from orchestrator.planning import Expiry, Plan
+from orchestrator.planning.case import Expiry
+from orchestrator.planning.plan import Plan
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import LeftOutTurn, MessageObject, NeedFields, PartObject, PlanDocument

@@ -12,7 +12,7 @@ from orchestrator.errors import (
 )
 from orchestrator.messages import ToolCall
 from orchestrator.percepts import MAX_CONTENT
-from orchestrator.planning import Expiry
+from orchestrator.planning.case import Expiry
 from orchestrator.providers import MessageDone, ToolResultSeen
 from orchestrator.recording import addressed
 from orchestrator.session import Outcome

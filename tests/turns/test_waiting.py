@@ -11,7 +11,7 @@ from orchestrator.errors import (
     RateLimited,
 )
 from orchestrator.modes import Mode
-from orchestrator.planning import Expiry
+from orchestrator.planning.case import Expiry
 from orchestrator.providers import Capabilities
 from orchestrator.session import Need, Outcome, State
 from orchestrator.testing.fake_provider import FakeProvider, says

@@ -1,0 +1,181 @@
+"""What is decided about one turn before its texts are built: who takes it, in which mode, for which need, with which facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
+
+from orchestrator.context.orientation import brief_of
+from orchestrator.crew import Agent, Crew
+from orchestrator.errors import UsageError
+from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
+from orchestrator.memory.inject import Chosen, choose
+from orchestrator.messages import well_formed
+from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, lost_reason, resumable_session
+from orchestrator.percepts import Percept
+from orchestrator.routing import Choice, Route, route
+from orchestrator.session import Brief, EarlierTurns, ExternalSession, Need, Role, Session, TurnLog, set_need
+from orchestrator.standing import Standing, standing
+
+BRIEF_LENGTH = 280
+LOST = frozenset({"external_session_missing", "external_session_lost"})
+"""Reasons with which an agent has lost its own memory of the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asked for."""
+
+    prompt: str
+    choice: Choice = field(default_factory=Choice)
+    reason: str | None = None
+    """The brief: why the turn is handed over."""
+    reason_by: Literal["user", "primary"] = "user"
+    fresh: bool = False
+    continues: int | None = None
+    """The primary turn that handed over, whose prompt this is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """Hours after which needs and open questions lapse; 0 = never (page 1)."""
+
+    need_hours: float = 24
+    waiting_hours: float = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What was decided about one turn, before its texts are built."""
+
+    log: TurnLog
+    index: int
+    wish: Wish
+    workspace: str
+    stand: Standing
+    way: Route
+    agent: Agent
+    decision: Decision | None
+    chosen: Chosen
+    need: Need | None
+    brief: Brief | None
+    ratio: Ratio
+    counterpart: str | None
+    """The agent in the other role."""
+
+    @property
+    def mode(self) -> Mode | None:
+        return None if self.decision is None else self.decision.mode
+
+    @property
+    def keeps_conversation(self) -> bool:
+        return self.agent.provider.capabilities.keeps_conversation
+
+    @property
+    def lost_memory(self) -> bool:
+        """Whether the agent has lost its own memory of the conversation."""
+        return any(reason.rule in LOST for reason in (self.way.reasons if self.decision is None else self.decision.reasons))
+
+    @property
+    def external(self) -> ExternalSession | None:
+        """The external session that this turn goes on in; a primary's is never stale (page 2)."""
+        if not self.keeps_conversation or self.lost_memory or self.mode in (Mode.FIRST, Mode.FRESH_START):
+            return None
+        own = [known for known in self.stand.session.external_sessions if known.agent == self.agent.name and known.turn_index is not None]
+        return resumable_session(own, self.workspace, self.agent.config_dir)
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the agent is offered tools; where not, it says by tag what they are for."""
+        return self.agent.provider.capabilities.takes_tools and self.agent.limits.max_tool_iterations != 0
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether the agent can give the turn away: a primary, to an escalation agent that there is."""
+        return self.way.role is Role.PRIMARY and self.counterpart is not None
+
+
+def case_of(
+    session: Session,
+    log: TurnLog,
+    wish: Wish,
+    *,
+    crew: Crew,
+    expiry: Expiry,
+    percepts: Sequence[Percept],
+    workspace: str,
+    now: datetime,
+    loaded: bool = True,
+    conversation_lost: bool = False,
+) -> Case:
+    """Load → who and which mode → memory. Raises as `plan_turn` does."""
+    wish = replace(wish, prompt=_said(wish.prompt))
+    stand = standing(session, log, now=now, need_expiry_hours=expiry.need_hours, waiting_expiry_hours=expiry.waiting_hours, loaded=loaded)
+    asking = None if stand.asking is None else stand.asking.agent
+    way = route(wish.choice, asking_agent=asking, primary=crew.primary, escalation=crew.escalation, configured=crew.names)
+    agent = crew.agent(way.agent)
+    if conversation_lost and way.role is Role.PRIMARY:
+        way = replace(way, reasons=(*way.reasons, lost_reason(agent.name)))
+    decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh, conversation_lost=conversation_lost)
+    return Case(
+        log=EarlierTurns(log, log.next_index),
+        index=log.next_index,
+        wish=wish,
+        workspace=workspace,
+        stand=stand,
+        way=way,
+        agent=agent,
+        decision=decision,
+        chosen=choose(percepts, agent=agent.name, role=way.role, workspace=workspace, limits=agent.limits),
+        need=_told_need(stand, log, wish, now),
+        brief=_brief(stand, wish, decision),
+        ratio=_ratio(log, way, agent),
+        counterpart=crew.primary if way.role is Role.ESCALATION else crew.escalation,
+    )
+
+
+def _said(prompt: str) -> str:
+    if not prompt.strip():
+        raise UsageError("the prompt is empty", hint="give it as an argument, or pipe it in")
+    return well_formed(prompt)
+
+
+def _decided(stand: Standing, log: TurnLog, way: Route, agent: Agent, *, workspace: str, fresh: bool, conversation_lost: bool) -> Decision | None:
+    if way.role is Role.PRIMARY:
+        return None
+    facts = facts_of(
+        stand.session,
+        log,
+        need=stand.session.need,
+        state=stand.session.state,
+        agent=agent.name,
+        keeps_conversation=agent.provider.capabilities.keeps_conversation,
+        workspace=workspace,
+        config_dir=agent.config_dir,
+        conversation_lost=conversation_lost,
+    )
+    return decide(facts, agent.limits, Flags(fresh=fresh))
+
+
+def _told_need(stand: Standing, log: TurnLog, wish: Wish, now: datetime) -> Need | None:
+    """A self-escalation without a need makes its prompt the need of the escalation turn itself (page 1)."""
+    if stand.session.need is not None or wish.continues is None:
+        return stand.session.need
+    return set_need(None, wish.prompt.strip()[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
+
+
+def _brief(stand: Standing, wish: Wish, decision: Decision | None) -> Brief | None:
+    """A reason that is given now, else the one that still stands, else on `first` the head of the prompt."""
+    if wish.reason and wish.reason.strip():
+        return Brief(well_formed(wish.reason.strip()), wish.reason_by)
+    if stand.session.brief is not None or decision is None or decision.mode is not Mode.FIRST:
+        return stand.session.brief
+    return Brief(brief_of(wish.prompt), "prompt")
+
+
+def _ratio(log: TurnLog, way: Route, agent: Agent) -> Ratio:
+    """An agent that keeps its own conversation reads more than what it is sent: nothing can be measured by that."""
+    provider = agent.provider
+    return ASSUMED if provider.capabilities.keeps_conversation else ratio_of(log, role=way.role, agent=agent.name, model=provider.model)

@@ -1,0 +1,221 @@
+"""One turn planned: its texts, and the history that fits beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from orchestrator.context.delivery import system_messages
+from orchestrator.context.digest import digest_limits
+from orchestrator.crew import Agent, Crew
+from orchestrator.dispatch.heard import Heard, session_tools
+from orchestrator.history.budget import Budget, PartName, estimate_request_tokens, limit_chars, measure_tools, require_room
+from orchestrator.history.fit import Fitted, fit
+from orchestrator.history.normalise import normalise
+from orchestrator.history.render import Viewer
+from orchestrator.history.scope import Scope, scope_of
+from orchestrator.memory.inject import Chosen
+from orchestrator.messages import Message, Text
+from orchestrator.modes import Decision, Mode
+from orchestrator.percepts import Percept
+from orchestrator.planning.case import Case, Expiry, Wish, case_of
+from orchestrator.planning.texts import NEW, Texts, Writer
+from orchestrator.providers import Request, Timeouts
+from orchestrator.routing import Route
+from orchestrator.session import Brief, Need, Reason, Role, Session, TurnLog, last_escalation_boundary
+from orchestrator.standing import Standing
+from orchestrator.tags import neutralise
+from orchestrator.templates import Templates
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next turn, as far as it can be known before it is taken."""
+
+    index: int
+    wish: Wish
+    workspace: str
+    standing: Standing
+    route: Route
+    agent: Agent
+    decision: Decision | None
+    """`None` for a primary turn."""
+    need: Need | None
+    """As it is told in this turn, and stands after it."""
+    brief: Brief | None
+    texts: Texts
+    chosen: Chosen
+    scope: Scope
+    fitted: Fitted
+    budget: Budget
+    request: Request
+    notices: tuple[str, ...]
+    refit: Callable[[int, int], Request] = field(repr=False, compare=False)
+    """The request with room for so many characters of the running turn, so many of whose tool batches are not shown."""
+
+    @property
+    def mode(self) -> Mode | None:
+        return None if self.decision is None else self.decision.mode
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why this mode or, for a primary turn, why this agent (page 2)."""
+        return self.route.reasons if self.decision is None else self.decision.reasons
+
+
+def plan_turn(
+    session: Session,
+    log: TurnLog,
+    wish: Wish,
+    *,
+    crew: Crew,
+    expiry: Expiry,
+    templates: Templates,
+    percepts: Sequence[Percept],
+    workspace: str,
+    now: datetime,
+    loaded: bool = True,
+    conversation_lost: bool = False,
+) -> Plan:
+    """Load → who and which mode → memory → context → history that fits.
+
+    `conversation_lost`: the agent was called for this turn and said that its own conversation is gone (page 2).
+    Raises `UsageError` for an empty prompt, `ConfigError` and `PluginError` for an agent that cannot be built,
+    `BudgetExceeded` when what is never dropped is larger than the budget.
+    """
+    case = case_of(
+        session,
+        log,
+        wish,
+        crew=crew,
+        expiry=expiry,
+        percepts=percepts,
+        workspace=workspace,
+        now=now,
+        loaded=loaded,
+        conversation_lost=conversation_lost,
+    )
+    fitter = _Fitter(case, templates)
+    done = fitter.fit()
+    return Plan(
+        index=case.index,
+        wish=case.wish,
+        workspace=case.workspace,
+        standing=case.stand,
+        route=case.way,
+        agent=case.agent,
+        decision=case.decision,
+        need=case.need,
+        brief=case.brief,
+        texts=done.texts,
+        chosen=case.chosen,
+        scope=fitter.scope,
+        fitted=done.history,
+        budget=Budget(fitter.limit, done.parts, case.ratio.corrected(estimate_request_tokens(done.request)), case.ratio),
+        request=done.request,
+        notices=_notices(case),
+        refit=lambda running, batches: fitter.fit(running, batches).request,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """A request that fits, and what it was made from."""
+
+    texts: Texts
+    history: Fitted
+    parts: Mapping[PartName, int]
+    request: Request
+
+
+class _Fitter:
+    """Fits one case into its agent's budget: when it is planned, and again when the running turn takes room of its own."""
+
+    def __init__(self, case: Case, templates: Templates) -> None:
+        self._case, self._capabilities = case, case.agent.provider.capabilities
+        self._boundary = last_escalation_boundary(case.log)
+        self.scope = scope_of(case.mode, keeps_conversation=case.keeps_conversation, boundary=self._boundary)
+        self.limit = limit_chars(case.agent.limits, self._capabilities.context_window_tokens, case.ratio.chars_per_token)
+        self._tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=case.hands_over)) if case.takes_tools else ()
+        self._tools_chars = measure_tools(self._tools)
+        self._writer = Writer(case, templates, self.scope, self._boundary)
+
+    def fit(self, running: int = 0, batches: int = 0) -> _Fit:
+        """Build the texts, with digests that shrink before the turn is refused for its size, then fit the history to what is left.
+
+        `running` characters are already taken by what the turn has done so far, of which `batches` are not shown.
+        """
+        room = None if self.limit is None else self.limit - running
+        digests = digest_limits(self._case.agent.limits.context_budget_chars, self.limit)
+        line = 0
+        while True:
+            digests, texts = self._shrunk(digests, None if room is None else room - line, batches)
+            reserve = self._writer.line_chars(texts)
+            history = self._history(require_room(self._parts(texts), room, self._case.agent.name), reserve)
+            if history.left_out_for_budget:
+                texts = self._writer.texts(digests, not_shown=history.dropped.count_not_shown, batches=history.batches_left_out + batches)
+            parts = {**self._parts(texts), "history": history.chars}
+            if line or room is None or sum(parts.values()) <= room:
+                break
+            line = reserve  # it has no room beside what is never dropped, of which it is one now
+        require_room(parts, room, self._case.agent.name)
+        return _Fit(texts, history, parts, self._request(texts, history))
+
+    def _shrunk(self, digests: int | None, room: int | None, batches: int) -> tuple[int | None, Texts]:
+        """The texts with the largest digests, of those halved again and again, that leave no part without room; else with none."""
+        texts = self._writer.texts(digests, batches=batches)
+        while room is not None and sum(self._parts(texts).values()) > room and digests != 0:
+            digests = min(len(texts.orientation), digests or len(texts.orientation)) // 2
+            texts = self._writer.texts(digests, batches=batches)
+        return digests, texts
+
+    def _parts(self, texts: Texts) -> dict[PartName, int]:
+        return texts.parts(self._tools_chars)
+
+    def _history(self, available: int | None, reserve: int) -> Fitted:
+        case = self._case
+        return fit(
+            case.log,
+            self.scope,
+            Viewer(case.agent.name, case.agent.provider.model, clean=neutralise),
+            profile=self._capabilities.profile,
+            available=available,
+            reserve=reserve,
+            returning_boundary=self._boundary if case.mode is Mode.RETURNING else None,
+            continuing=case.wish.continues,
+        )
+
+    def _request(self, texts: Texts, history: Fitted) -> Request:
+        case, limits = self._case, self._case.agent.limits
+        prompt = Message("user", (Text(texts.prompt),))
+        return Request(
+            agent=case.agent.name,
+            system=() if case.keeps_conversation else system_messages(texts.static, orientation=texts.orientation, percepts=texts.percepts),
+            messages=normalise((*history.messages, prompt), self._capabilities.profile),
+            tools=self._tools,
+            conversation=texts.conversation,
+            workspace=case.workspace,
+            session=case.stand.session.id,
+            timeouts=Timeouts(limits.first_byte_timeout, limits.idle_timeout, limits.turn_timeout),
+        )
+
+
+def _notices(case: Case) -> tuple[str, ...]:
+    """What the user should know about this plan."""
+    notices = []
+    if case.lost_memory:
+        notices.append(f"{case.agent.name!r} lost its own memory of this conversation; it is told what happened and starts afresh")
+    if case.wish.fresh and case.way.role is Role.PRIMARY:
+        notices.append(f"--fresh starts an escalation agent afresh; {case.agent.name!r}, the primary, goes on as it is")
+    if case.stand.waiting_lapsed:
+        notices.append("nobody replied to the open question in time; it lapsed")
+    return tuple(notices)
+
+
+def started(plan: Plan, new_id: str) -> Plan:
+    """The plan with the id that its external session gets, where it starts one."""
+    conversation = plan.request.conversation
+    if conversation is None or conversation.id != NEW:
+        return plan
+    return replace(plan, request=replace(plan.request, conversation=replace(conversation, id=new_id)))
