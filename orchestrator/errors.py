@@ -131,6 +131,8 @@ class ProviderError(EscaleraError):
         super().__init__(message, hint=hint)
         self.agent = agent
         self.partial = partial
+        self.affordable_tokens: int | None = None
+        """Output tokens that the provider would give, where it complained of being asked for more: the core asks once for so many."""
         self.repaired = False
         """Set by a provider that has mended what made the call fail, each thing at most once a turn: the same request may
         be sent again at once, within the limit of sends (page 7, Retries).

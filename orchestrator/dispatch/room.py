@@ -20,12 +20,12 @@ Batch = tuple[Message, Message]
 class Room:
     """What the calls of one turn may weigh, in characters (`None`: no limit), and how to get more of it.
 
-    `refit` gives the turn's first request anew, with a history that leaves room for so many characters of the running
-    turn, and says that so many of its tool batches are not shown. It raises `BudgetExceeded` where there is no such room.
+    `refit` gives the turn's first request anew, within a limit, with a history that leaves room for so many characters of the
+    running turn, and says that so many of its tool batches are not shown. It raises `BudgetExceeded` where there is no such room.
     """
 
     limit: int | None
-    refit: Callable[[int, int], Request]
+    refit: Callable[[int | None, int, int], Request]
 
 
 def next_request(first: Request, batches: Sequence[Batch], room: Room | None, profile: WireProfile) -> Request:
@@ -37,12 +37,14 @@ def next_request(first: Request, batches: Sequence[Batch], room: Room | None, pr
     request = _with(first, batches, profile)
     if room is None or room.limit is None or measure_request(request) <= room.limit:
         return request
+    if not batches:
+        return room.refit(room.limit, 0, 0)
     short = _shortened(batches, measure_request(request) - room.limit)
     request = _with(first, short, profile)
     for skip in range(len(short)):
         if measure_request(request) <= room.limit:
             return request
-        request = _refitted(room.refit, short, skip, profile) or request
+        request = _refitted(room, short, skip, profile) or request
     if measure_request(request) <= room.limit:
         return request
     raise _too_large(request, short, room.limit)
@@ -64,10 +66,10 @@ def _shortened(batches: Sequence[Batch], excess: int) -> list[Batch]:
     return done
 
 
-def _refitted(refit: Callable[[int, int], Request], batches: Sequence[Batch], skip: int, profile: WireProfile) -> Request | None:
+def _refitted(room: Room, batches: Sequence[Batch], skip: int, profile: WireProfile) -> Request | None:
     kept = batches[skip:]
     try:
-        return _with(refit(sum(measure(batch) for batch in kept), skip), kept, profile)
+        return _with(room.refit(room.limit, sum(measure(batch) for batch in kept), skip), kept, profile)
     except BudgetExceeded:
         return None
 

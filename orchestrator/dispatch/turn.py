@@ -12,8 +12,9 @@ from typing import get_args
 from orchestrator.clock import Clock
 from orchestrator.dispatch.events import is_event
 from orchestrator.dispatch.heard import Heard, session_tools
+from orchestrator.dispatch.requests import Requests
 from orchestrator.dispatch.retry import with_retries
-from orchestrator.dispatch.room import Batch, Room, next_request
+from orchestrator.dispatch.room import Room
 from orchestrator.errors import Blocked, Cancelled, EmptyAnswer, EscaleraError, Incomplete, ProtocolError, ProviderError, TimedOut
 from orchestrator.history.budget import estimate_request_tokens, measure_request
 from orchestrator.messages import CostSource, Message, Part, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
@@ -98,11 +99,12 @@ def run_turn(
     takes_tools = provider.capabilities.takes_tools and limits.max_tool_iterations != 0
     tools = {tool.schema.name: tool for tool in session_tools(heard, hands_over="escalate" in offered)} if takes_tools else {}
     until = None if limits.turn_timeout is None else desk.clock.monotonic() + limits.turn_timeout
-    first, batches = request, list[Batch]()
+    calls = Requests(request, limits, room, provider.capabilities.profile)
     while True:
         call = _Call(role, nonce, heard, desk, answered, until)
+        sending = _Sending(call, provider, request, calls)
         with_retries(
-            lambda call=call, request=request: call.consume(provider, request),  # type: ignore[misc]  # defaults bind this round's values
+            sending.send,
             may_retry=call.nothing_emitted,
             attempts=limits.retry_attempts,
             max_wait=limits.retry_max_wait,
@@ -119,15 +121,35 @@ def run_turn(
         for result in results:
             answered.steps.append(result)
             desk.record(result)
-        batches.append((Message("assistant", tuple(call.parts)), Message("user", results)))
+        calls.batches.append((Message("assistant", tuple(call.parts)), Message("user", results)))
         if heard.handed_over is not None:
             return
-        if limits.max_tool_iterations is not None and len(batches) >= limits.max_tool_iterations:
-            answered.notice(f"stopped after {len(batches)} rounds of tool calls (max_tool_iterations)")
+        if limits.max_tool_iterations is not None and len(calls.batches) >= limits.max_tool_iterations:
+            answered.notice(f"stopped after {len(calls.batches)} rounds of tool calls (max_tool_iterations)")
             return
-        request = next_request(first, batches, room, provider.capabilities.profile)
+        request = calls.next()
     if not heard.anything and not any(_says_something(step) for step in answered.steps):
         raise EmptyAnswer("the agent ended its turn without a word", hint="try again, or ask another agent")
+
+
+class _Sending:
+    """One call, sent again with another request where the refused one can be mended."""
+
+    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests) -> None:
+        self._call, self._provider, self._request, self._requests = call, provider, request, requests
+        self._mending: str | None = None
+
+    def send(self) -> None:
+        if self._mending is not None:
+            self._call.notice(self._mending)
+            self._mending = None
+        try:
+            self._call.consume(self._provider, self._request)
+        except ProviderError as error:
+            mended = self._requests.mended(error, self._request) if self._call.nothing_emitted() else None
+            if mended is not None:
+                (self._request, self._mending), error.repaired = mended, True
+            raise
 
 
 class _Call:
@@ -145,6 +167,10 @@ class _Call:
 
     def nothing_emitted(self) -> bool:
         return not self._emitted
+
+    def notice(self, text: str) -> None:
+        self._answered.notice(text)
+        self._desk.watch(Shown("notice", text))
 
     def consume(self, provider: Provider, request: Request) -> None:
         self._desk.cancel.raise_if_set()
@@ -193,7 +219,10 @@ class _Call:
         if finished.reason == "blocked":
             raise Blocked("a filter of the provider stopped the answer", agent=agent, hint="put it in other words, or ask another agent")
         if finished.reason == "length":
-            self._answered.notice("the answer was cut at the output limit")
+            hint = "raise the agent's limit of output tokens, or ask for less at once"
+            raise Incomplete("the output limit cut the answer", agent=agent, partial=self._answered.unfinished, hint=hint)
+        if finished.reason == "other":
+            self._answered.notice("the provider ended the answer for a reason of its own, which is none of the known ones")
 
     def _take(self, event: Event) -> None:
         desk, answered = self._desk, self._answered
@@ -215,8 +244,7 @@ class _Call:
             case ExternalSessionStarted(session):
                 answered.external_session = session
             case Notice(text):
-                answered.notice(text)
-                desk.watch(Shown("notice", text))
+                self.notice(text)
             case Withdrawn():
                 self._display, self._shown = TagFilter(self._nonce), []
                 desk.watch(Shown("withdrawn"))

@@ -51,8 +51,8 @@ class Plan:
     budget: Budget
     request: Request
     notices: tuple[str, ...]
-    refit: Callable[[int, int], Request] = field(repr=False, compare=False)
-    """The request with room for so many characters of the running turn, so many of whose tool batches are not shown."""
+    refit: Callable[[int | None, int, int], Request] = field(repr=False, compare=False)
+    """The request within a limit, with room for so many characters of the running turn, so many of whose tool batches are not shown."""
 
     @property
     def mode(self) -> Mode | None:
@@ -97,7 +97,7 @@ def plan_turn(
         conversation_lost=conversation_lost,
     )
     fitter = _Fitter(case, templates)
-    done = fitter.fit()
+    done = fitter.fit(fitter.limit)
     return Plan(
         index=case.index,
         wish=case.wish,
@@ -115,7 +115,7 @@ def plan_turn(
         budget=Budget(fitter.limit, done.parts, case.ratio.corrected(estimate_request_tokens(done.request)), case.ratio),
         request=done.request,
         notices=_notices(case),
-        refit=lambda running, batches: fitter.fit(running, batches).request,
+        refit=lambda limit, running, batches: fitter.fit(limit, running, batches).request,
     )
 
 
@@ -141,13 +141,13 @@ class _Fitter:
         self._tools_chars = measure_tools(self._tools)
         self._writer = Writer(case, templates, self.scope, self._boundary)
 
-    def fit(self, running: int = 0, batches: int = 0) -> _Fit:
+    def fit(self, limit: int | None, running: int = 0, batches: int = 0) -> _Fit:
         """Build the texts, with digests that shrink before the turn is refused for its size, then fit the history to what is left.
 
         `running` characters are already taken by what the turn has done so far, of which `batches` are not shown.
         """
-        room = None if self.limit is None else self.limit - running
-        digests = digest_limits(self._case.agent.limits.context_budget_chars, self.limit)
+        room = None if limit is None else limit - running
+        digests = digest_limits(self._case.agent.limits.context_budget_chars, limit)
         line = 0
         while True:
             digests, texts = self._shrunk(digests, None if room is None else room - line, batches)

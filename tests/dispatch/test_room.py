@@ -63,7 +63,7 @@ def test_a_round_that_cannot_fit_ends_the_turn_and_keeps_what_was_done(scene: Sc
     assert [type(step) for step in report.turn.steps] == [ToolCall, ToolResult]
 
 
-def refused(running: int, batches: int) -> Request:
+def refused(limit: int | None, running: int, batches: int) -> Request:
     raise BudgetExceeded("no room", parts={}, limit=0)
 
 

@@ -111,11 +111,19 @@ def test_the_last_usage_of_a_call_counts_and_calls_are_added_up(turn: Turn) -> N
     assert turn.reported == Usage(30, 9, cache_read_tokens=8, cost_usd=0.5, cost_source="reported")
 
 
-def test_an_answer_cut_at_the_output_limit_says_so(turn: Turn) -> None:
+def test_an_answer_cut_at_the_output_limit_is_incomplete_and_kept(turn: Turn) -> None:
     turn.run(FakeProvider(says("half an", reason="length")))
 
     assert turn.answered.steps == [Text("half an")]
-    assert turn.answered.notices == ["the answer was cut at the output limit"]
+    assert isinstance(turn.error, Incomplete)
+    assert "output limit" in turn.error.message
+
+
+def test_an_unknown_reason_to_end_is_told(turn: Turn) -> None:
+    turn.run(FakeProvider(says("whole", reason="other")))
+
+    assert turn.error is None
+    assert "none of the known ones" in turn.answered.notices[0]
 
 
 def test_an_answer_that_ended_as_blocked_is_no_answer(turn: Turn) -> None:

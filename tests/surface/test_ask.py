@@ -41,6 +41,21 @@ def test_the_budget_follows_what_the_provider_counts(shell: Shell, agents: Calla
     assert after["limit_chars"] == int(implausible["total_chars"] / 1000 * 6000)
 
 
+def test_a_history_that_the_server_finds_too_long_is_fitted_to_what_it_takes(shell: Shell, agents: Callable[[str], None]) -> None:
+    refusal = {"error": {"code": 400, "type": "exceed_context_size_error", "message": "too long", "n_prompt_tokens": 3000, "n_ctx": 1500}}
+    overflow = Reply([json.dumps(refusal).encode()], status=400, headers={"content-type": "application/json"})
+    with OpenAIServer(reply("a" * 4000), reply("b" * 4000), overflow, reply("Fine.")) as server:
+        agents(server.url)
+        shell.json("ask", "one", "--json")
+        shell.json("ask", "two", "--json")
+        document = shell.json("ask", "three", "--json")
+
+    sizes = [sum(len(message["content"]) for message in request.body["messages"]) for request in server.requests]
+    assert (document["outcome"], document["text"], len(sizes)) == ("completed", "Fine.", 4)
+    assert sizes[3] < sizes[2] / 2
+    assert "context_window_tokens = 1500" in " ".join(document["notices"])
+
+
 def test_failed_turn_is_a_turn_document_and_leaves_the_state(shell: Shell, agents: Callable[[str], None]) -> None:
     with OpenAIServer(Reply([b'{"error": {"message": "no such key"}}'], status=401, headers={"content-type": "application/json"})) as server:
         agents(server.url)

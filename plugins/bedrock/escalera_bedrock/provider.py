@@ -41,7 +41,6 @@ class BedrockProvider:
         self._options = options
         self._shape = Shape(_inference(options), options.additional_fields, caching=options.prompt_caching, tools=options.tools)
         self._streams = True
-        self._lowered = False
         self._refreshed = False
         self._connection: Connection | None = None
 
@@ -149,6 +148,8 @@ class BedrockProvider:
             told.__cause__ = error
             return told
         told = error_of(failure, now=_now(), profile=self._options.profile)
+        if (affordable := affordable_tokens(failure)) is not None:
+            told.affordable_tokens, told.hint = affordable, f"Set max_tokens in the agent's inference to {affordable} or less."
         self._repair(failure, told)
         return told
 
@@ -164,17 +165,12 @@ class BedrockProvider:
 
     def _repair(self, failure: Failure, told: ProviderError) -> None:
         """Mend what can be mended, each thing once, and say so in the error: the core sends again within its limit (page 7)."""
-        affordable = affordable_tokens(failure)
         if refuses_caching(failure) and self._shape.caching:
             self._shape = replace(self._shape, caching=False)
             told.repaired, told.hint = True, "Set prompt_caching = false for this agent; this model has no prompt cache."
         elif refuses_streaming(failure) and self._streams:
             self._streams = False
             told.repaired = True
-        elif affordable is not None and not self._lowered:
-            self._lowered = True
-            self._shape = replace(self._shape, inference={**self._shape.inference, "maxTokens": affordable})
-            told.repaired, told.hint = True, f"Set max_tokens in the agent's inference to {affordable} or less."
         elif has_expired(failure):
             self._connection = None  # the next one looks for credentials anew
             told.repaired = self._refreshed = not self._refreshed

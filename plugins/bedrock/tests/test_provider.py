@@ -272,12 +272,16 @@ def test_caching_that_was_never_asked_for_is_not_repaired() -> None:
     assert (turn.error.type, turn.error.repaired) == ("AuthFailed", False)
 
 
-def test_too_many_output_tokens_are_lowered_once() -> None:
+def test_too_many_output_tokens_are_told_with_the_number_that_would_be_given() -> None:
     words = "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value that is lower than 4096."
-    with BedrockServer(fail(400, "ValidationException", words), say("fine")) as server:
-        turn, _ = run_with_retries(bedrock(server.url, inference={"max_tokens": 64_000}))
-    assert turn.text == "fine"
-    assert [request.body["inferenceConfig"]["maxTokens"] for request in server.requests] == [64_000, 4096]
+    turn = play(fail(400, "ValidationException", words))
+    assert (turn.error.type, turn.error.affordable_tokens) == ("InvalidRequest", 4096)
+
+
+def test_the_lower_limit_of_output_tokens_is_sent() -> None:
+    with BedrockServer(say("fine")) as server:
+        run(bedrock(server.url, inference={"max_tokens": 64_000}), replace(REQUEST, max_output_tokens=4096))
+    assert server.requests[0].body["inferenceConfig"]["maxTokens"] == 4096
 
 
 def test_calls_of_two_threads_at_once_keep_their_connections_apart(scripted: Callable[..., BedrockServer]) -> None:

@@ -97,7 +97,10 @@ def judge(transcript: Transcript, ending: Ending) -> Finished:
             raise Incomplete("Claude Code stopped in the middle of its work, before it had answered", agent=ending.agent, partial=transcript.partial)
         if not transcript.tool_calls and not transcript.partial:
             raise _empty(transcript, ending)
-    return Finished("length" if stop_reason in ("max_tokens", "model_context_window_exceeded") else "stop", transcript.model)
+    if stop_reason in ("max_tokens", "model_context_window_exceeded"):
+        hint = "raise CLAUDE_CODE_MAX_OUTPUT_TOKENS in the agent's env, or ask for less at once"
+        raise Incomplete("the output limit cut the answer", agent=ending.agent, partial=transcript.partial, hint=hint)
+    return Finished("stop", transcript.model)
 
 
 def _failed(transcript: Transcript, ending: Ending) -> ProviderError:

@@ -71,6 +71,7 @@ class EmbeddedProvider:
             models_url=f"{url}/models",
             model=self.model,
             api_key=SecretStr(running.key if running is not None else "not-started"),
+            whole_at_limit=True,
             fields={"temperature": self._options.temperature, "seed": _SEED, "max_tokens": self._output_limit(request), **_AGAINST_LOOPS},
         )
         return OpenAIProvider(endpoint, self.capabilities)

@@ -13,7 +13,7 @@ from escalera_openrouter.thinking import ThinkFilter
 from escalera_openrouter.tool_fragments import ToolFragments
 from orchestrator.errors import Blocked, EmptyAnswer, Incomplete, ProtocolError, ProviderError, Unavailable
 from orchestrator.messages import CostSource, Part, Reasoning, Text, Usage, well_formed
-from orchestrator.providers import Event, Finished, MessageDone, ReasoningDelta, TextDelta, UsageReport
+from orchestrator.providers import Event, Finished, MessageDone, Notice, ReasoningDelta, TextDelta, UsageReport
 
 _Ending = Literal["stop", "tool_calls", "length", "blocked", "error", "cut"]
 
@@ -25,13 +25,24 @@ _ENDINGS: Mapping[str, _Ending] = {
     **dict.fromkeys(("error", "malformed_function_call", "internal_server_error", "insufficient_system_resource", "network_error"), "error"),
     **dict.fromkeys(("abort", "aborted", "cancelled", "canceled"), "cut"),
 }
+_CUT = "Raise the agent's limit of output tokens (`body = { max_tokens = … }`) or the server's, or ask for less at once."
 
 
 class Answer:
     """Takes chunks as they come and gives events; `end` gives the rest, or raises what the answer turned out to be."""
 
-    def __init__(self, *, where: str, model: str | None, new_id: Callable[[], str], now: Callable[[], datetime], cost_source: CostSource = "reported") -> None:
+    def __init__(
+        self,
+        *,
+        where: str,
+        model: str | None,
+        new_id: Callable[[], str],
+        now: Callable[[], datetime],
+        cost_source: CostSource = "reported",
+        whole_at_limit: bool = False,
+    ) -> None:
         self._where = where
+        self._whole_at_limit = whole_at_limit
         self._cost_source = cost_source
         self._now = now
         self._model = model
@@ -97,13 +108,17 @@ class Answer:
         ending = self._ending(cut)
         parts = self._parts()
         if self._tools and ending == "length":
-            raise Incomplete("The output limit cut the answer in the middle of a tool call; it was not run.", partial=self.text)
+            raise Incomplete("The output limit cut the answer in the middle of a tool call; it was not run.", partial=self.text, hint=_CUT)
+        if ending == "length" and not self._whole_at_limit:
+            raise Incomplete("The output limit cut the answer.", partial=self.text, hint=_CUT)
         calls = self._calls()
         if ending == "tool_calls" and not calls:
             raise Incomplete(f"{self._where} said that tools are called, and sent no call.", partial=self.text)
         if parts or calls:
             yield MessageDone((*parts, *calls))
-        yield Finished("tool_calls" if calls else ending, self._model)
+        if ending == "length":
+            yield Notice("the answer was cut at the output limit")
+        yield Finished("tool_calls" if calls else "stop" if ending == "length" else ending, self._model)
 
     # -- chunks
 

@@ -19,11 +19,17 @@ def chat_body(request: Request, *, model: str | None, fields: Mapping[str, Any],
     body: dict[str, Any] = {"model": model} if model else {}
     body["messages"] = [*_system(request.system, one=strict_roles), *_messages(request.messages, replay_reasoning)]
     body |= {"stream": True, "stream_options": {"include_usage": True}}
-    if request.max_output_tokens is not None and not _LIMIT_FIELDS & fields.keys():
-        body["max_tokens"] = request.max_output_tokens
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-    return clean_object({**body, **fields})
+    return clean_object({**body, **fields, **_output_limit(fields, request.max_output_tokens)})
+
+
+def _output_limit(fields: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+    """The limit under the name that the agent's own fields use for it; the lower one counts."""
+    if limit is None:
+        return {}
+    own = {name: value for name, value in fields.items() if name in _LIMIT_FIELDS and isinstance(value, int)}
+    return {name: min(value, limit) for name, value in own.items()} or {"max_tokens": limit}
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

@@ -163,6 +163,12 @@ _WRONG_CODES = frozenset({"invalid_request_error", "invalid_argument", "badreque
 
 
 def _error(failure: Failure, now: datetime) -> ProviderError:
+    error = _classified(failure, now)
+    error.affordable_tokens = affordable_tokens(failure)
+    return error
+
+
+def _classified(failure: Failure, now: datetime) -> ProviderError:
     kind = _kind(failure)
     message = _message(failure)
     if issubclass(kind, Transient):
@@ -241,6 +247,25 @@ def _wait(failure: Failure, now: datetime) -> float | None:
         if delay := _mapping(detail).get("retryDelay"):  # Gemini's RetryInfo
             return duration_seconds(str(delay))
     return retry_after_in_text(failure.text)
+
+
+_AFFORDABLE = (
+    re.compile(r"can only afford (\d+)"),
+    re.compile(r"max_(?:completion_|output_)?tokens.{0,40}?(?:too large|> *\d).*?(?:at most|maximum of) (\d+)"),
+    re.compile(r"max_(?:completion_|output_)?tokens: *\d+ *> *(\d+)"),
+    re.compile(r"max_(?:completion_|output_)?tokens.{0,20}must be (?:less than or equal to|at most|<=) *[`'\"]?(\d+)"),
+    re.compile(r"range of max_(?:completion_|output_)?tokens is \[\d+, *(\d+)\]"),
+)
+_LEFT_BESIDE = re.compile(r"max_(?:completion_|output_)?tokens.{0,60}too large.*\(\d+ *> *(\d+) *- *(\d+)\)")
+
+
+def affordable_tokens(failure: Failure) -> int | None:
+    """The output tokens that would be given, where the complaint is of having been asked for more."""
+    text = re.sub(r"(?<=\d)[,_](?=\d{3})", "", failure.text)
+    if left := _LEFT_BESIDE.search(text):  # vLLM: window - prompt
+        window, prompt = (int(number[:15]) for number in left.groups())
+        return max(0, window - prompt) or None
+    return _first_number(_AFFORDABLE, text)
 
 
 _LIMIT = (

@@ -55,6 +55,8 @@ class Endpoint:
     """Whether the server may take models that it does not list."""
     cost_source: CostSource = "reported"
     """What a cost in this server's usage is: the bill itself, or some reckoning of the server's."""
+    whole_at_limit: bool = False
+    """Whether an answer that ends at the output limit is whole: where the limit is meant to end it."""
     key_hint: str | None = None
     """What to do without a key, where there has to be one."""
 
@@ -100,7 +102,14 @@ class OpenAIProvider:
             raise AuthFailed("There is no API key for this agent.", hint=self._endpoint.key_hint, agent=request.agent)
         mask = _Mask(self._endpoint)
         call = Call("POST", self._endpoint.chat_url, self._headers(mask), encode(self._body(request)), self._certificates)
-        answer = Answer(where=self._endpoint.where, model=self.model, new_id=_new_call_id, now=_now, cost_source=self._endpoint.cost_source)
+        answer = Answer(
+            where=self._endpoint.where,
+            model=self.model,
+            new_id=_new_call_id,
+            now=_now,
+            cost_source=self._endpoint.cost_source,
+            whole_at_limit=self._endpoint.whole_at_limit,
+        )
         try:
             yield from self._events(call, request.timeouts, cancel, answer)
         except ProviderError as error:

@@ -80,6 +80,30 @@ def test_an_overflow_names_both_numbers_where_they_were_said(message: str, limit
 
 
 @pytest.mark.parametrize(
+    ("status", "message", "kind", "tokens"),
+    [
+        (402, "This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens, but can only afford 2,034.", "OutOfFunds", 2034),
+        (402, "Insufficient credits.", "OutOfFunds", None),
+        (400, "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you gave 100000.", "InvalidRequest", 16384),
+        (400, "max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens for claude-x", "InvalidRequest", 8192),
+        (400, "`max_tokens` must be less than or equal to `32768`, the maximum value for this model", "InvalidRequest", 32768),
+        (400, "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", "InvalidRequest", 8192),
+        (
+            400,
+            "'max_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 10 input tokens (5000 > 4096 - 10).",
+            "ContextOverflow",
+            4086,
+        ),
+        (400, "max_tokens is not a number", "InvalidRequest", None),
+        (429, "You may send 10 requests a minute", "RateLimited", None),
+    ],
+)
+def test_a_complaint_of_too_much_output_names_how_much_would_be_given(status: int, message: str, kind: str, tokens: int | None) -> None:
+    error = failed(status, told(message))
+    assert (error.type, error.affordable_tokens) == (kind, tokens)
+
+
+@pytest.mark.parametrize(
     ("headers", "body", "wait"),
     [
         ({"retry-after": "7"}, told("slow"), 7),

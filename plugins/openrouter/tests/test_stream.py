@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import Blocked, Incomplete, ProtocolError, Unavailable
 from orchestrator.messages import Reasoning, Text, ToolCall
-from orchestrator.providers import Event, Finished, MessageDone, TextDelta
+from orchestrator.providers import Event, Finished, MessageDone, Notice, TextDelta
 from orchestrator.testing.openai_server import chunk
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -149,7 +149,7 @@ def test_a_half_of_a_surrogate_pair_waits_for_the_other() -> None:
 
 @pytest.mark.parametrize(
     ("finish", "native", "reason"),
-    [("end_turn", None, "stop"), ("length", None, "length"), ("stop", "MAX_TOKENS", "length"), ("strange", None, "other")],
+    [("end_turn", None, "stop"), ("strange", None, "other")],
 )
 def test_reasons_to_end_have_one_word(finish: str, native: str | None, reason: str) -> None:
     end = chunk({"content": "x"}, finish_reason=finish)
@@ -174,6 +174,21 @@ def test_endings_that_are_failures_keep_the_partial_text(finish: str, native: st
     with pytest.raises(error) as raised:
         answered(end)
     assert raised.value.partial == "half"
+
+
+@pytest.mark.parametrize(("finish", "native"), [("length", None), ("stop", "MAX_TOKENS")])
+def test_an_answer_that_the_output_limit_cut_is_incomplete(finish: str, native: str | None) -> None:
+    end = chunk({"content": "half"}, finish_reason=finish)
+    end["choices"][0]["native_finish_reason"] = native
+    with pytest.raises(Incomplete, match="output limit") as raised:
+        answered(end)
+    assert raised.value.partial == "half"
+
+
+def test_a_limit_that_is_meant_to_end_answers_ends_them() -> None:
+    answer = Answer(where="http://server", model="asked", new_id=lambda: "new", now=lambda: NOW, whole_at_limit=True)
+    events = [*answer.data(json.dumps(chunk({"content": "half"}, finish_reason="length"))), *answer.end()]
+    assert events[-3:] == [MessageDone((Text("half"),)), Notice("the answer was cut at the output limit"), Finished("stop", "fake")]
 
 
 def test_an_output_limit_inside_a_call_makes_no_call() -> None:
