@@ -51,7 +51,7 @@ def test_a_history_that_the_server_finds_too_long_is_fitted_to_what_it_takes(she
         document = shell.json("ask", "three", "--json")
 
     sizes = [sum(len(message["content"]) for message in request.body["messages"]) for request in server.requests]
-    assert (document["outcome"], document["text"], len(sizes)) == ("completed", "Fine.", 4)
+    assert (document["outcome"], document["answer"], len(sizes)) == ("completed", "Fine.", 4)
     assert sizes[3] < sizes[2] / 2
     assert "context_window_tokens = 1500" in " ".join(document["notices"])
 
