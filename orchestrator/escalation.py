@@ -70,10 +70,13 @@ def _handed_on(wish: Wish, report: Report) -> Wish:
     return replace(wish, choice=choice, reason=report.handed_over if brief is None else brief.text, reason_by="primary", continues=turn.index)
 
 
-def begin_session(place: Workplace, session: Session, wish: Wish) -> None:
-    """Store a new session; refused, with nothing stored, where its first turn could not be sent (raises what `take_turn` would)."""
+def begin_session(place: Workplace, session: Session, wish: Wish, *, first: bool) -> None:
+    """Store a new session, the `first` of its workspace or one more.
+
+    Refused, with nothing stored, where its first turn could not be sent (raises what `take_turn` would).
+    """
     _planned_from(place, session, TurnList(()), wish)
-    place.store.create(session)
+    place.store.create(session, first=first)
 
 
 def planned(place: Workplace, session: str, wish: Wish, *, again: int | None = None) -> Plan:

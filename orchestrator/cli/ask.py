@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import click
 
@@ -12,16 +13,11 @@ from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
 from orchestrator.cli.output import ReaderGone
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
-from orchestrator.cli.sessions import fresh_session, named_session, stored_session
+from orchestrator.cli.sessions import begun, fresh_session, stored_session
 from orchestrator.cli.watch import watcher_for
 from orchestrator.dispatch.turn import Shown
-from orchestrator.errors import OutputFailed, StoreError
+from orchestrator.errors import OutputFailed
 from orchestrator.providers import Answer, Cancel, Question
-from orchestrator.session import Session
-
-if TYPE_CHECKING:
-    from orchestrator.escalation import Workplace
-    from orchestrator.planning.case import Wish
 
 
 @click.command("ask")
@@ -48,7 +44,7 @@ def command(
 ) -> int:
     """One turn of the session, by the agent that fits; PROMPT may also be piped in."""
     from orchestrator.documents.turn import turn_document
-    from orchestrator.escalation import take_turn
+    from orchestrator.escalation import begin_session, take_turn
     from orchestrator.planning.case import Wish
 
     text = prompt_text(front, prompt, choice["files"])
@@ -59,7 +55,8 @@ def command(
     chosen = stored or fresh_session(front, name)
     place = front.workplace(store, chosen.workspace, turn_timeout=None if timeout is None else front.duration(timeout, "--timeout"))
     if stored is None:
-        chosen = _begun(place, chosen, wish)
+        first = not new and name is None
+        chosen = begun(store, chosen, first=first, begin=partial(begin_session, place, chosen, wish, first=first))
     watcher = watcher_for(front.output, as_json=as_json, stream_json=stream_json)
     cancel = Cancel()
     unread: list[Exception] = []
@@ -88,17 +85,3 @@ def command(
         front.output.notice(f"escalera: {report.error.message}" + (f" ({report.error.hint})" if report.error.hint else ""))
         return report.error.exit_code
     return 5 if asker.denied else 0
-
-
-def _begun(place: Workplace, session: Session, wish: Wish) -> Session:
-    """The new session, stored; or the one of that name, where another process was quicker."""
-    from orchestrator.escalation import begin_session
-
-    try:
-        begin_session(place, session, wish)
-    except StoreError:
-        named = None if session.name is None else named_session(place.store, place.workspace, session.name)
-        if named is None:
-            raise
-        return named
-    return session

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.sessions import fresh_session, held_session, stored_session
+from orchestrator.cli.sessions import begun, fresh_session, held_session, stored_session
 from orchestrator.clock import format_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.messages import well_formed
@@ -52,8 +52,8 @@ def set_(front: Front, text: tuple[str, ...], ref: str | None, as_json: bool) ->
     store = front.store()
     session = stored_session(front, store, ref=ref, new=False, name=None)
     if session is None:
-        session = fresh_session(front)
-        store.create(session)
+        new = fresh_session(front)
+        session = begun(store, new, first=True, begin=lambda: store.create(new, first=True))
     with held_session(front, store, session.id) as (claim, session):
         log = store.log(session.id)
         stand = _standing(front, session, log)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orchestrator.cli.front import Front
-from orchestrator.errors import NotFound, UsageError
+from orchestrator.errors import NotFound, StoreError, UsageError
 from orchestrator.lease import held
 from orchestrator.providers import Cancel
 from orchestrator.session import Role, Session, Turn
@@ -42,6 +42,19 @@ def fresh_session(front: Front, name: str | None = None) -> Session:
     """A session without turns, as it would be created now."""
     now = front.clock.now()
     return Session(id=front.new_id(), workspace=front.workspace, nonce=front.new_nonce(), name=name, created_at=now, updated_at=now)
+
+
+def begun(store: Store, session: Session, *, first: bool, begin: Callable[[], None]) -> Session:
+    """The new session, once `begin` has stored it; or the `first` one of the workspace, or that of its name, where another process was quicker."""
+    try:
+        begin()
+    except StoreError:
+        others = store.list(session.workspace)
+        other = next((summary for summary in others if first or (session.name is not None and summary.name == session.name)), None)
+        if other is None:
+            raise
+        return store.find(other.id, session.workspace)
+    return session
 
 
 def read_session(front: Front, data: bytes, name: str, *, new_id: Callable[[], str], new_nonce: Callable[[], str]) -> tuple[Session, tuple[Turn, ...]]:

@@ -113,8 +113,8 @@ class Store(Protocol):
     def snapshot(self) -> AbstractContextManager[None]:
         """Everything that this thread reads inside the block comes from one state of the store; nothing is written there."""
 
-    def create(self, session: Session) -> None:
-        """A new session without turns."""
+    def create(self, session: Session, *, first: bool = False) -> None:
+        """A new session without turns; where it shall be the `first` of its workspace, refused if there is one by now."""
 
     def find(self, ref: str | None, workspace: str) -> Session:
         """By exact id, unique id prefix, exact name within the workspace, or `None` for its newest; never creates."""

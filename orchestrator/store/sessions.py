@@ -23,8 +23,8 @@ _SHOWN = 10
 """How many sessions an error lists."""
 
 
-def create(connection: sqlite3.Connection, session: Session, *, now: datetime, platform: str) -> None:
-    """Raises `UsageError` for an id or name that cannot be used, `StoreError` for one that is taken."""
+def create(connection: sqlite3.Connection, session: Session, *, first: bool = False, now: datetime, platform: str) -> None:
+    """Raises `UsageError` for an id or name that cannot be used, `StoreError` for one that is taken or, `first`, for a workspace that has a session."""
     _usable(session.id, "session id")
     if session.name is not None:
         _usable(session.name, "session name")
@@ -32,6 +32,8 @@ def create(connection: sqlite3.Connection, session: Session, *, now: datetime, p
     if exists(connection, identity):
         raise StoreError(f"session {session.id} exists already", hint="use another id, or drop that session first")
     workspace = well_formed(session.workspace)
+    if first and connection.execute("SELECT 1 FROM sessions WHERE workspace_key = ?", (workspace_key(workspace, platform),)).fetchone() is not None:
+        raise StoreError(f"{session.workspace} has got a session meanwhile", hint="try again")
     _refuse_taken_name(connection, session, workspace_key(workspace, platform))
     connection.execute(
         "INSERT INTO sessions (id, workspace, workspace_key, nonce, created_at, name, updated_at, state, need, last_need, brief)"

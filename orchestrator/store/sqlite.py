@@ -62,9 +62,9 @@ class SqliteStore:
 
     # -- sessions ----------------------------------------------------------------------------------
 
-    def create(self, session: Session) -> None:
+    def create(self, session: Session, *, first: bool = False) -> None:
         now, platform = self.now(), self._database.platform
-        self._database.write(lambda connection: sessions.create(connection, session, now=now, platform=platform))
+        self._database.write(lambda connection: sessions.create(connection, session, first=first, now=now, platform=platform))
 
     def find(self, ref: str | None, workspace: str) -> Session:
         database = self._database

@@ -140,6 +140,14 @@ class TestFinding:
         with pytest.raises(UsageError):
             store.find(ref, "/work/a")
 
+    def test_the_first_session_of_a_workspace_is_refused_where_there_is_one_by_now(self, opened: Opened, new_session: Make) -> None:
+        store = opened()
+        store.create(new_session("s1", "/work/b"))
+        store.create(new_session("s2"), first=True)
+        with pytest.raises(StoreError, match="meanwhile"):
+            store.create(new_session("s3"), first=True)
+        assert [summary.id for summary in store.list("/work/a")] == ["s2"]
+
     @pytest.mark.trial("T78")
     def test_t78_any_key_is_a_name(self, opened: Opened, folder: Path, new_session: Make) -> None:
         trial = json.loads((TRIALS / "T78.json").read_text())

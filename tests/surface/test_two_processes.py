@@ -92,7 +92,7 @@ def test_four_at_once_take_their_turns(shell: Shell, agents: Callable[[str], Non
     assert sent == [0, 1, 2, 3, 4]
 
 
-def test_the_first_turns_of_a_home_at_once_make_one_store(shell: Shell, agents: Callable[[str], None]) -> None:
+def test_the_first_turns_of_a_home_at_once_make_one_store_and_one_session(shell: Shell, agents: Callable[[str], None]) -> None:
     with OpenAIServer(*(reply("hello") for _ in range(3))) as server:
         agents(server.url)
         running = [shell.start("ask", "--json", f"prompt {number}") for number in range(3)]
@@ -102,4 +102,5 @@ def test_the_first_turns_of_a_home_at_once_make_one_store(shell: Shell, agents: 
 
     prompts = [turn[6] for turn in shell.stored()["turns"]]
     assert sorted(prompts) == ["prompt 0", "prompt 1", "prompt 2"]
+    assert len(shell.stored()["sessions"]) == 1
     assert not list((shell.home / "data").glob("*damaged*"))
