@@ -15,9 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-import httpcore
-import httpx
-
+from escalera_openrouter.http import httpcore, httpx
 from orchestrator.errors import ConfigError, EscaleraError
 from orchestrator.exchange import Exchange
 from orchestrator.providers import Cancel, Stop, Timeouts
@@ -102,7 +100,7 @@ def _answer(call: Call, stop: Stop) -> Iterator[Head | bytes]:
     headers = {"accept-encoding": "identity", "user-agent": "escalera", **call.headers(stop)}
     stop.raise_if_stopped()
     with (
-        httpx.Client(transport=_Transport(call, stop), timeout=None, trust_env=False) as client,  # noqa: S113 - the timers are ours
+        httpx.Client(transport=_Transport(call, stop), timeout=None, trust_env=False) as client,
         client.stream(call.method, call.url, headers=headers, content=call.content) as response,
     ):
         yield Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})

@@ -96,10 +96,11 @@ class OpenAIProvider:
 
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
         """Send one call. No retries and no redirects; both are decisions of others."""
-        from escalera_openrouter.exchange import Call
-
         if self._endpoint.key_hint and not self._endpoint.has_credentials:
             raise AuthFailed("There is no API key for this agent.", hint=self._endpoint.key_hint, agent=request.agent)
+
+        from escalera_openrouter.exchange import Call
+
         mask = _Mask(self._endpoint)
         call = Call("POST", self._endpoint.chat_url, self._headers(mask), encode(self._body(request)), self._certificates)
         answer = Answer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -195,3 +196,8 @@ def test_the_environments_proxy_is_used_for_other_hosts(monkeypatch: pytest.Monk
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
     assert run(openai("http://model.invalid")).text == "by proxy"
     assert proxy.requests[0].path == "http://model.invalid/v1/chat/completions"
+
+
+def test_httpx_comes_without_its_command_line() -> None:
+    script = "import sys, escalera_openrouter.exchange; print([name for name in ('httpx', 'rich', 'httpx._main') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "['httpx']\n"
