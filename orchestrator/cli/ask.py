@@ -68,7 +68,7 @@ def command(
             unread.append(problem)
             cancel.set("the output has nowhere to go")
 
-    asker = AtTerminal(cancel, watcher.quiet) if front.output.interactive else Nobody(lambda text: show(Shown("notice", text)))
+    asker = AtTerminal(cancel, watcher.quiet) if front.output.asks else Nobody(lambda text: show(Shown("notice", text)))
 
     def asked(question: Question) -> Answer:
         show(Shown("question", question.message, {"mode": question.mode, "requested_schema": dict(question.schema)}))

@@ -45,6 +45,7 @@ class AtTerminal:
 
     def __call__(self, question: Question) -> Answer:
         with self._quiet():
+            _forget_typed()
             write(sys.stderr, f"\n{clean(question.message)}\n")
             try:
                 return self._form(question) if question.mode == "form" else self._confirm(question)
@@ -102,6 +103,14 @@ class _NoAnswer(Exception):
     def __init__(self, by: str) -> None:
         super().__init__(by)
         self.by = by
+
+
+def _forget_typed() -> None:
+    """What was typed before the question stood there is no answer to it."""
+    if os.name == "posix" and sys.stdin.isatty():
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def _typed() -> bool:

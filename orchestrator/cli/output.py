@@ -34,6 +34,11 @@ class Output:
         wanted = color == "always" or (color == "auto" and (bool(environ.get("FORCE_COLOR")) or (terminal and not environ.get("NO_COLOR") and not dumb)))
         return cls(interactive=terminal and sys.stdin.isatty() and not no_input, color=wanted and not plain, plain=plain or dumb)
 
+    @property
+    def asks(self) -> bool:
+        """Whether a question in the middle of a turn would be seen: it stands where notices stand."""
+        return self.interactive and sys.stderr.isatty()
+
     @staticmethod
     def print_json(document: Document | SessionDocument) -> None:
         """One document."""

@@ -52,10 +52,10 @@ def asks(shell: Shell, tmp_path: Path):
     return configure
 
 
-def at_terminal(shell: Shell, *arguments: str, typed: list[tuple[str, str]]) -> tuple[str, int]:
+def at_terminal(shell: Shell, *arguments: str, typed: list[tuple[str, str]], errors: Path | None = None) -> tuple[str, int]:
     """Run the program on a terminal; each answer is typed once its question stands there. All that was shown, and the exit code."""
     controller, terminal = pty.openpty()
-    ends = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+    ends = {"stdin": terminal, "stdout": terminal, "stderr": terminal if errors is None else errors.open("w")}
     process = subprocess.Popen([PROGRAM, *arguments], cwd=shell.cwd, env=shell.environ | {"TERM": "xterm"}, preexec_fn=_own_terminal, **ends)  # noqa: PLW1509 - no threads here
     os.close(terminal)
     shown, deadline = "", time.monotonic() + 30
@@ -71,6 +71,25 @@ def at_terminal(shell: Shell, *arguments: str, typed: list[tuple[str, str]]) -> 
     code = process.wait(timeout=10)
     os.close(controller)
     return shown, code
+
+
+def test_what_was_typed_before_the_question_is_no_answer_to_it(shell: Shell, asks) -> None:
+    asks("Bash", {"command": "rm -rf /"})
+
+    shown, code = at_terminal(shell, "ask", "--escalate", "tidy up", typed=[("", "y\n"), ("[y]es or [n]o", "n\n")])
+
+    assert code == 0
+    assert '"behavior": "deny"' in shown
+
+
+def test_a_question_that_nobody_would_see_is_denied(shell: Shell, asks) -> None:
+    asks("Bash", {"command": "rm -rf /"})
+    errors = shell.cwd / "errors"
+
+    shown, code = at_terminal(shell, "ask", "--escalate", "tidy up", typed=[], errors=errors)
+
+    assert (code, '"behavior": "deny"' in shown) == (5, True)
+    assert "nobody could be asked" in errors.read_text()
 
 
 def _own_terminal() -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from escalera_openrouter.exchange import Call, Certificates, Head, HttpExchange
 
 _ERROR_BODY_MAX = 64 * 1024
+_DOCUMENT_MAX = 32 * 1024 * 1024
+"""Bytes of an answer that comes as one document; a stream is read as it comes and may be longer."""
+_CHECK_BODY_MAX = 8 * 1024 * 1024
 _CHECK_TIMEOUTS = Timeouts(first_byte=8.0, idle=4.0, turn=10.0)
 _MASK = "***"
 
@@ -178,7 +181,8 @@ class OpenAIProvider:
             head = self._head(exchange)
             self._raise_unless_ok(head, exchange)
             if _content_type(head) == "application/json" or _content_type(head).endswith("+json"):
-                content = _collect(exchange)
+                content = _collect(exchange, _DOCUMENT_MAX + 1)
+                _require_less(content, _DOCUMENT_MAX, self._endpoint.where)
                 if exchange.broken is not None:
                     raise Incomplete(f"The answer of {self._endpoint.where} broke off before its end.") from exchange.broken
                 yield from answer.whole(content.decode("utf-8-sig", "replace"))
@@ -214,7 +218,9 @@ class OpenAIProvider:
                 head = self._head(exchange)
                 if 300 <= head.status < 400:
                     raise _redirected(head, self._endpoint.where)
-                return head.status, mask.bytes(_collect(exchange))
+                content = _collect(exchange, _CHECK_BODY_MAX + 1)
+                _require_less(content, _CHECK_BODY_MAX, self._endpoint.where)
+                return head.status, mask.bytes(content)
         except ProviderError as error:
             mask.apply(error)
             raise
@@ -283,13 +289,19 @@ def _content_type(head: Head) -> str:
     return head.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _collect(exchange: HttpExchange, limit: int | None = None) -> bytes:
+def _collect(exchange: HttpExchange, limit: int) -> bytes:
+    """The body, or so many bytes of it."""
     content = bytearray()
     for chunk in exchange.chunks():
         content += chunk
-        if limit is not None and len(content) >= limit:
+        if len(content) >= limit:
             break
     return bytes(content[:limit])
+
+
+def _require_less(content: bytes, limit: int, where: str) -> None:
+    if len(content) > limit:
+        raise ProtocolError(f"{where} sends more than {limit // 2**20} MB as one answer: that is no answer.", hint="Check base_url.")
 
 
 def _redirected(head: Head, where: str) -> ProviderError:

@@ -267,6 +267,14 @@ def test_a_check_asks_for_the_models_and_sends_no_turn(scripted: Start) -> None:
     assert "m, n" in missing.hint
 
 
+def test_a_body_without_end_is_not_taken_into_memory() -> None:
+    endless = Reply([b'{"choices": [' + b" " * 2**20] * 50, headers={"content-type": "application/json"})
+    with OpenAIServer(endless) as server:
+        turn = run(openai(server.url))
+        assert isinstance(turn.error, ProtocolError)
+        assert "more than 32 MB" in turn.error.message
+
+
 def test_a_check_says_that_nothing_answers() -> None:
     with OpenAIServer() as server:
         url = server.url
