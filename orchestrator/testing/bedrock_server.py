@@ -15,24 +15,18 @@ from __future__ import annotations
 
 import base64
 import json
-import select
-import socket
-import ssl
 import struct
-import threading
 import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from zlib import crc32
+
+from orchestrator.testing import scripted
+from orchestrator.testing.scripted import ScriptedServer
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 
-_HOLD_LIMIT = 60.0
-"""Seconds after which a held connection is let go, so that a broken test ends."""
 _STRING = 7
 """The type of a header whose value is a text, the only one that Bedrock sends."""
 
@@ -44,14 +38,8 @@ Names that end in `Exception` travel as exceptions.
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """One request as it arrived. `headers` have lower-case names; `body` is the parsed JSON, `None` where there is none."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    raw: bytes
-    body: Any = None
+class Request(scripted.Request):
+    """One request as it arrived."""
 
     @property
     def model(self) -> str:
@@ -66,31 +54,13 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer. `writes` are sent one by one; an event among them is waited for before the next."""
+class Reply(scripted.Reply):
+    """One answer, an event stream in chunks unless it says otherwise."""
 
-    writes: Sequence[bytes | threading.Event] = ()
-    status: int = 200
     headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": EVENT_STREAM})
+    chunked: bool = True
     events: Sequence[Event] | None = None
     """What it was made from, for a request that does not stream."""
-    before_head: threading.Event | None = None
-    """Waited for before anything is answered."""
-    hold_open: bool = False
-    """Keep the connection after the last write, until the client goes."""
-    reset: bool = False
-    """End with a TCP reset instead of a proper close."""
-    refuse: bool = False
-    """Answer nothing at all: close at once."""
-    chunked: bool = True
-    """Send in chunks, as Bedrock does; otherwise the end of the connection is the end of the body."""
-    broken: bool = False
-    """Close before the chunk that ends the body."""
-
-    @property
-    def content(self) -> bytes:
-        """All bytes that are written."""
-        return b"".join(write for write in self.writes if isinstance(write, bytes))
 
 
 # -- the script -----------------------------------------------------------------------------------
@@ -238,148 +208,16 @@ def _blob(value: object) -> str:
 # -- the server -----------------------------------------------------------------------------------
 
 
-class BedrockServer:
-    """The server; a context manager. `url` is what to set as the endpoint. With `tls` it speaks HTTPS."""
+class BedrockServer(ScriptedServer[Request, Reply]):
+    """The server; a context manager. `url` is what to set as the endpoint."""
 
-    def __init__(self, *script: Reply, tls: ssl.SSLContext | None = None) -> None:
-        self.requests: list[Request] = []
-        """Every request so far, in order."""
-        self.client_gone = threading.Event()
-        """Set when a client left a reply that was being held, paused or written."""
-        self.receiving = threading.Event()
-        """Set as soon as a POST has arrived."""
-        self._script = list(script)
-        self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._scheme = "http" if tls is None else "https"
-        self._server = _Server(self, tls)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    def _request(self, arrived: scripted.Request) -> Request:
+        return Request(arrived.method, arrived.path, arrived.headers, arrived.raw, arrived.body)
 
-    @property
-    def url(self) -> str:
-        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
+    def _unscripted(self, request: Request) -> Reply:
+        return fail(418, "ScriptIsOver", "the script is over") if request.method == "POST" else fail(404, "UnknownOperationException", "nothing is here")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def add(self, *script: Reply) -> None:
-        """Lengthen the script."""
-        with self._lock:
-            self._script.extend(script)
-
-    # -- for the handler
-
-    def received(self, request: Request) -> Reply:
-        """Record a request and give its reply."""
-        with self._lock:
-            self.requests.append(request)
-            if request.method != "POST":
-                return fail(404, "UnknownOperationException", "nothing is here")
-            self.receiving.set()
-            return self._script.pop(0) if self._script else fail(418, "ScriptIsOver", "the script is over")
-
-    def waits(self, event: threading.Event, connection: socket.socket) -> bool:
-        """Wait for an event; false when the client or the server ends first."""
-        left = _HOLD_LIMIT
-        while left > 0 and not event.wait(0.02):
-            left -= 0.02
-            if self._closing.is_set():
-                return False
-            if _is_gone(connection):
-                self.client_gone.set()
-                return False
-        return event.is_set()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = True
-
-    def __init__(self, owner: BedrockServer, tls: ssl.SSLContext | None) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.owner = owner
-        self._tls = tls
-
-    def finish_request(self, request: Any, client_address: Any) -> None:  # the base class leaves both open
-        """In the connection's own thread; a handshake that fails is the client's affair."""
-        with suppress(ssl.SSLError):
-            super().finish_request(request if self._tls is None else self._tls.wrap_socket(request, server_side=True), client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def do_GET(self) -> None:
-        self._answer(b"")
-
-    def do_POST(self) -> None:
-        self._answer(self.rfile.read(int(self.headers.get("content-length", 0))))
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
-
-    def _answer(self, raw: bytes) -> None:
-        owner = self.server.owner
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        request = Request(self.command, self.path, headers, raw, _parsed(raw))
-        answer = owner.received(request)
-        if answer.events is not None and not request.streams:
-            answer = replace(answer, writes=[json.dumps(_document(answer.events), default=_blob).encode()], headers={"content-type": "application/json"})
-        self.close_connection = True
-        try:
-            self._write(answer)
-        except OSError:
-            owner.client_gone.set()
-
-    def _write(self, answer: Reply) -> None:
-        owner = self.server.owner
-        if answer.refuse or (answer.before_head is not None and not owner.waits(answer.before_head, self.connection)):
-            return
-        self.send_response(answer.status)
-        framing = {"transfer-encoding": "chunked"} if answer.chunked else {}
-        for name, value in {**answer.headers, **framing, "connection": "close"}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        for write in answer.writes:
-            if isinstance(write, bytes):
-                self._write_piece(write, answer)
-            elif not owner.waits(write, self.connection):
-                return
-        if answer.hold_open:
-            owner.waits(threading.Event(), self.connection)
-        if answer.reset:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
-        elif answer.chunked and not answer.broken:
-            self.wfile.write(b"0\r\n\r\n")
-
-    def _write_piece(self, piece: bytes, answer: Reply) -> None:
-        if piece and answer.chunked:
-            piece = f"{len(piece):x}\r\n".encode() + piece + b"\r\n"
-        self.wfile.write(piece)
-
-
-def _parsed(raw: bytes) -> Any:
-    try:
-        return json.loads(raw)
-    except ValueError:
-        return None
-
-
-def _is_gone(connection: socket.socket) -> bool:
-    """Whether the client has closed: readable, and nothing to read."""
-    try:
-        readable, _, _ = select.select([connection], [], [], 0)
-        if isinstance(connection, ssl.SSLSocket):
-            return bool(readable) and connection.recv(1) == b""  # TLS cannot be peeked into; no client of ours sends twice
-        return bool(readable) and connection.recv(1, socket.MSG_PEEK) == b""
-    except OSError:
-        return True
+    def _as_asked(self, answer: Reply, request: Request) -> Reply:
+        if answer.events is None or request.streams:
+            return answer
+        return replace(answer, writes=[json.dumps(_document(answer.events), default=_blob).encode()], headers={"content-type": "application/json"})
