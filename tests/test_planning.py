@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orchestrator.documents.plan import plan_document
 from orchestrator.errors import BudgetExceeded, ConfigError, NotFound, UsageError
-from orchestrator.history.budget import PART_OVERHEAD, measure, measure_request, measure_text, measure_tools
+from orchestrator.history.budget import PART_OVERHEAD, estimate_tokens, measure, measure_request, measure_text, measure_tools
 from orchestrator.messages import Text, ToolCall, ToolResult, Usage
 from orchestrator.percepts import Percept
 from orchestrator.planning.case import Expiry, Wish
@@ -494,7 +494,7 @@ def test_tokens_of_tools_are_estimated(plan: Planner) -> None:
 
 
 def counted(tokens: int) -> Usage:
-    return Usage(input_tokens=tokens, sent_chars=4000, sent_tokens_estimate=1400)
+    return Usage(input_tokens=tokens, sent_chars=4000, sent_tokens_estimate=1300)
 
 
 def test_what_the_provider_counted_turns_its_window_into_characters_and_corrects_the_estimate(plan: Planner) -> None:
@@ -504,10 +504,26 @@ def test_what_the_provider_counted_turns_its_window_into_characters_and_corrects
 
     made = plan([replace(turns[0], usage=counted(1000)), turns[1]], agent=agent)
 
-    assert (guessed.budget.limit_chars, made.budget.limit_chars) == (3 * (20_000 - 4096), 4 * (20_000 - 4096))
-    assert made.budget.tokens_estimate == math.ceil(guessed.budget.tokens_estimate * 1000 / 1400)
+    prompt = made.wish.prompt
+    left = 20_000 - 4096 - estimate_tokens(prompt)
+    assert (guessed.budget.limit_chars, made.budget.limit_chars) == (3 * (20_000 - 4096), len(prompt) + 4 * left)
+    old = guessed.budget.tokens_estimate - estimate_tokens(prompt)
+    assert made.budget.tokens_estimate == estimate_tokens(prompt) + math.ceil(old * 1000 / 1300)
     shown = plan_document(made, expiry=Expiry(), now=START)["budget"]
     assert (shown["chars_per_token"], shown["chars_per_token_measured"]) == (4.0, True)
+
+
+def test_a_dense_history_never_keeps_a_turn_from_being_sent(plan: Planner) -> None:
+    agent = strong(capabilities=Capabilities(context_window_tokens=4000))
+    dense = Usage(input_tokens=6000, sent_chars=3000, sent_tokens_estimate=6000)
+    turns = [e(0, "\U0001f300" * 1000, model_requested="strong-1", usage=dense)]
+
+    short = plan(turns, agent=agent)
+    long = plan(turns, Wish("x " * 3000, ESCALATE), agent=agent)
+
+    prompt = short.wish.prompt
+    assert short.budget.limit_chars == int(len(prompt) + 0.5 * (3000 - estimate_tokens(prompt)))
+    assert (long.budget.limit_chars, long.budget.total_chars <= 9000) == (9000, True)
 
 
 def test_nothing_is_measured_by_an_agent_that_reads_its_own_conversation(plan: Planner) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from orchestrator.dispatch.room import Batch, Room, next_request
 from orchestrator.errors import BudgetExceeded, ContextOverflow, ProviderError
 from orchestrator.history.budget import limit_chars, measure_request
+from orchestrator.history.ratio import Ratio
 from orchestrator.providers import Request, WireProfile
 from orchestrator.settings.limits import Limits
 
@@ -62,4 +63,4 @@ class Requests:
             return None
         size = measure_request(refused)
         window = replace(self._limits, message_budget_chars=None, context_window_tokens=error.limit)
-        return min(limit_chars(window, None, size / error.needed) or 0, size - 1)
+        return min(limit_chars(window, None, Ratio(size / error.needed, measured=True)) or 0, size - 1)

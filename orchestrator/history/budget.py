@@ -39,19 +39,27 @@ class Budget:
         return sum(self.parts.values())
 
 
-def limit_chars(limits: Limits, window_tokens: int | None, chars_per_token: float = CHARS_PER_TOKEN) -> int | None:
+def limit_chars(limits: Limits, window_tokens: int | None, ratio: Ratio = ASSUMED, *, new: str = "") -> int | None:
     """The agent's budget in characters, `None` for no limit: its own, its window's, the global one, 100,000 (page 3).
 
-    `window_tokens` is what the provider knows of its model; the setting of that name goes before it.
+    `window_tokens` is what the provider knows of its model; the setting of that name goes before it. `new` is the text in the
+    request that the ratio was not measured by.
     """
     if limits.message_budget_chars is not None:
         return limits.message_budget_chars or None
     window = limits.context_window_tokens if limits.context_window_tokens is not None else window_tokens
     if window is not None and window > 0:
-        return int(chars_per_token * (window - min(limits.output_reserve_tokens, window // 4)))
+        return _window_chars(window - min(limits.output_reserve_tokens, window // 4), ratio, new)
     if limits.global_message_budget_chars is not None:
         return limits.global_message_budget_chars or None
     return DEFAULT_BUDGET_CHARS
+
+
+def _window_chars(tokens: int, ratio: Ratio, new: str) -> int:
+    if not ratio.measured:
+        return int(CHARS_PER_TOKEN * tokens)
+    left = tokens - estimate_tokens(new)
+    return int(len(new) + ratio.chars_per_token * left) if left > 0 else int(CHARS_PER_TOKEN * tokens)
 
 
 def require_room(parts: Mapping[PartName, int], limit: int | None, agent: str) -> int | None:
@@ -109,6 +117,12 @@ def measure_request(request: Request) -> int:
     return texts + measure(request.messages) + measure_tools(request.tools)
 
 
+def corrected_tokens(estimate: int, ratio: Ratio, *, new: str) -> int:
+    """The estimate of a request as its provider would count it. `new` is the text in it that the ratio was not measured by."""
+    fresh = estimate_tokens(new)
+    return estimate if ratio.factor == 1 else fresh + math.ceil(ratio.factor * max(0, estimate - fresh))
+
+
 def estimate_request_tokens(request: Request) -> int:
     """Tokens of what `measure_request` counts."""
     texts = [block.text + " " * PART_OVERHEAD for block in request.system if block.text.strip()]
@@ -158,6 +172,7 @@ __all__ = [
     "Budget",
     "PartName",
     "compact_json",
+    "corrected_tokens",
     "estimate_message_tokens",
     "estimate_request_tokens",
     "estimate_tokens",

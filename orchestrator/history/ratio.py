@@ -1,8 +1,11 @@
-"""How many characters make a token for one agent: what its provider counted, against what was sent (page 3)."""
+"""How many characters make a token for one agent: what its provider counted, against what was sent (page 3).
+
+What was measured says nothing about text that is new: that is reckoned as if nothing had been measured. So a talk in English
+makes no long room for a page of digits, and one full of emoji leaves room for English.
+"""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,23 +15,19 @@ from orchestrator.session import TOLD, Role, Turn, TurnLog
 CHARS_PER_TOKEN = 3.0
 """Until something is measured."""
 _LOOKED_AT, _AVERAGED = 16, 5
-_BELIEVED = (0.5, 6.0)
+_BELIEVED = (0.2, 6.0)
 """Characters a token. What is reported outside of that counts something else: only what no cache held, or nothing at all."""
-_CORRECTED = (0.5, 4.0)
-"""How far the estimate of a request is trusted to be off: a session in English never halves what a prompt in Chinese is counted as."""
+_MOST_FACTOR = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Characters a token, and the factor that the estimate of a request is off by."""
+    """Characters a token in what was sent before, and by how much the estimate of it was off."""
 
     chars_per_token: float = CHARS_PER_TOKEN
-    correction: float = 1.0
+    factor: float = 1.0
+    """Tokens counted for each that was estimated; below 1 only where it is known of plain text."""
     measured: bool = False
-
-    def corrected(self, estimate: int) -> int:
-        """The estimate as the provider would count it."""
-        return estimate if self.correction == 1 else math.ceil(estimate * self.correction)
 
 
 ASSUMED = Ratio()
@@ -42,7 +41,8 @@ def ratio_of(log: TurnLog, *, role: Role, agent: str, model: str | None) -> Rati
     if not measured:
         return ASSUMED
     chars, estimate, tokens = (sum(figures) for figures in zip(*measured, strict=True))
-    return Ratio(chars / tokens, min(max(tokens / estimate, _CORRECTED[0]), _CORRECTED[1]), measured=True)
+    factor = min(tokens / estimate, _MOST_FACTOR)
+    return Ratio(chars / tokens, factor if factor > 1 or _is_plain(chars, estimate) else 1.0, measured=True)
 
 
 def _measured(turn: Turn) -> tuple[int, int, int] | None:
@@ -53,6 +53,11 @@ def _measured(turn: Turn) -> tuple[int, int, int] | None:
         return None
     believed = _BELIEVED[0] <= usage.sent_chars / tokens <= _BELIEVED[1]
     return (usage.sent_chars, usage.sent_tokens_estimate, tokens) if believed else None
+
+
+def _is_plain(chars: int, estimate: int) -> bool:
+    """Whether next to all of it was ASCII: each other character is estimated at two tokens or more."""
+    return estimate <= 1.05 * chars / CHARS_PER_TOKEN
 
 
 def read_tokens(usage: Usage) -> int | None:

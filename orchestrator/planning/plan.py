@@ -10,9 +10,11 @@ from orchestrator.context.delivery import system_messages
 from orchestrator.context.digest import digest_limits
 from orchestrator.crew import Agent, Crew
 from orchestrator.dispatch.heard import Heard, session_tools
-from orchestrator.history.budget import Budget, PartName, estimate_request_tokens, limit_chars, measure_tools, require_room
+from orchestrator.errors import BudgetExceeded
+from orchestrator.history.budget import Budget, PartName, corrected_tokens, estimate_request_tokens, limit_chars, measure_tools, require_room
 from orchestrator.history.fit import Fitted, fit
 from orchestrator.history.normalise import normalise
+from orchestrator.history.ratio import ASSUMED
 from orchestrator.history.render import Viewer
 from orchestrator.history.scope import Scope, scope_of
 from orchestrator.memory.inject import Chosen
@@ -97,7 +99,7 @@ def plan_turn(
         conversation_lost=conversation_lost,
     )
     fitter = _Fitter(case, templates)
-    done = fitter.fit(fitter.limit)
+    done, limit = fitter.first_fit()
     return Plan(
         index=case.index,
         wish=case.wish,
@@ -112,7 +114,7 @@ def plan_turn(
         chosen=case.chosen,
         scope=fitter.scope,
         fitted=done.history,
-        budget=Budget(fitter.limit, done.parts, case.ratio.corrected(estimate_request_tokens(done.request)), case.ratio),
+        budget=Budget(limit, done.parts, corrected_tokens(estimate_request_tokens(done.request), case.ratio, new=case.wish.prompt), case.ratio),
         request=done.request,
         notices=_notices(case),
         refit=lambda limit, running, batches: fitter.fit(limit, running, batches).request,
@@ -136,10 +138,21 @@ class _Fitter:
         self._case, self._capabilities = case, case.agent.provider.capabilities
         self._boundary = last_escalation_boundary(case.log)
         self.scope = scope_of(case.mode, keeps_conversation=case.keeps_conversation, boundary=self._boundary)
-        self.limit = limit_chars(case.agent.limits, self._capabilities.context_window_tokens, case.ratio.chars_per_token)
+        window = self._capabilities.context_window_tokens
+        self._limits = [limit_chars(case.agent.limits, window, ratio, new=case.wish.prompt) for ratio in (case.ratio, ASSUMED)]
         self._tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=case.hands_over)) if case.takes_tools else ()
         self._tools_chars = measure_tools(self._tools)
         self._writer = Writer(case, templates, self.scope, self._boundary)
+
+    def first_fit(self) -> tuple[_Fit, int | None]:
+        """With the limit that it fits. A measured ratio says how much history there is room for; it never keeps a turn from being sent."""
+        measured, assumed = self._limits
+        try:
+            return self.fit(measured), measured
+        except BudgetExceeded:
+            if measured is None or assumed is None or assumed <= measured:
+                raise
+        return self.fit(assumed), assumed
 
     def fit(self, limit: int | None, running: int = 0, batches: int = 0) -> _Fit:
         """Build the texts, with digests that shrink before the turn is refused for its size, then fit the history to what is left.

@@ -225,14 +225,22 @@ def session_value(row: Row, external_sessions: tuple[ExternalSession, ...], comp
         updated_at=_or_none(time_value, updated, "updated_at", complain),
         state=_or_none(State, state, "state", complain) or State.ROUTING,
         need=need_value(need, complain),
-        last_need=None if last_need is None else _or_none(_last_need, last_need, "last_need", complain),
-        brief=None if brief is None else _or_none(_brief, brief, "brief", complain),
+        last_need=last_need_value(last_need, complain),
+        brief=brief_value(brief, complain),
         external_sessions=external_sessions,
     )
 
 
 def need_value(text: Any, complain: Complain) -> Need | None:
     return None if text is None else _or_none(lambda value: _need(json.loads(value)), text, "need", complain)
+
+
+def last_need_value(text: Any, complain: Complain) -> LastNeed | None:
+    return None if text is None else _or_none(_last_need, text, "last_need", complain)
+
+
+def brief_value(text: Any, complain: Complain) -> Brief | None:
+    return None if text is None else _or_none(_brief, text, "brief", complain)
 
 
 def _need(fields: Any) -> Need:

@@ -58,14 +58,17 @@ def import_session(connection: sqlite3.Connection, session: Session, turns: Sequ
 
 
 def save(connection: sqlite3.Connection, identity: str, session: Session, *, now: datetime, platform: str) -> None:
-    """The header of the session with that id; the time of the change is the store's."""
-    name, key = connection.execute("SELECT name, workspace_key FROM sessions WHERE id = ?", (identity,)).fetchone()
+    """The header of the session with that id; the time of the change is the store's.
+
+    What stands there and could not be read is left as it is where the session has nothing to put in its place.
+    """
+    name, key, *stored = connection.execute("SELECT name, workspace_key, need, last_need, brief FROM sessions WHERE id = ?", (identity,)).fetchone()
     if session.name is not None and rows.clean_text(session.name) != name:
         _usable(session.name, "session name")
         _refuse_taken_name(connection, session, key)
-    connection.execute(
-        "UPDATE sessions SET name = ?, updated_at = ?, state = ?, need = ?, last_need = ?, brief = ? WHERE id = ?", (*_header(session, now), identity)
-    )
+    *others, need, last_need, brief = _header(session, now)
+    told = [_kept(raw, new, read) for raw, new, read in zip(stored, (need, last_need, brief), _READERS, strict=True)]
+    connection.execute("UPDATE sessions SET name = ?, updated_at = ?, state = ?, need = ?, last_need = ?, brief = ? WHERE id = ?", (*others, *told, identity))
     _save_external(connection, identity, session, platform)
 
 
@@ -159,18 +162,32 @@ def _header(session: Session, updated: datetime) -> rows.Row:
     )
 
 
+_READERS = (rows.need_value, rows.last_need_value, rows.brief_value)
+
+
+def _kept(stored: object, new: object, read: Callable[[object, rows.Complain], object]) -> object:
+    return stored if new is None and stored is not None and read(stored, _say_nothing) is None else new
+
+
+def _say_nothing(_problem: str) -> None:
+    """It was reported when it was read."""
+
+
 def _external(connection: sqlite3.Connection, identity: str, complain: rows.Complain) -> tuple[ExternalSession, ...]:
     found = connection.execute(f"SELECT {rows.EXTERNAL_COLUMNS} FROM external_sessions WHERE session = ? ORDER BY rowid", (identity,)).fetchall()
     return tuple(value for row in found if (value := rows.external_value(row, complain)) is not None)
 
 
 def _save_external(connection: sqlite3.Connection, identity: str, session: Session, platform: str) -> None:
-    """At most one per agent and workspace: of two, the later stands. What did not change is not written again."""
+    """At most one per agent and workspace: of two, the later stands. What did not change is not written again, what could not be read is kept."""
     wanted = list({(row[0], row[-1]): row for row in (rows.external_row(external, platform) for external in session.external_sessions)}.values())
     columns = f"{rows.EXTERNAL_COLUMNS}, workspace_key"
-    if connection.execute(f"SELECT {columns} FROM external_sessions WHERE session = ? ORDER BY rowid", (identity,)).fetchall() == wanted:
+    stored = connection.execute(f"SELECT {columns}, rowid FROM external_sessions WHERE session = ? ORDER BY rowid", (identity,)).fetchall()
+    if [row[:-1] for row in stored] == wanted:
         return
-    connection.execute("DELETE FROM external_sessions WHERE session = ?", (identity,))
+    replaced = {(row[0], row[-1]) for row in wanted}
+    gone = [row[-1] for row in stored if (row[0], row[-2]) in replaced or rows.external_value(row[:-2], _say_nothing) is not None]
+    connection.executemany("DELETE FROM external_sessions WHERE rowid = ?", [(rowid,) for rowid in gone])
     connection.executemany(f"INSERT INTO external_sessions (session, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [(identity, *row) for row in wanted])
 
 

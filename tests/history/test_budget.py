@@ -9,6 +9,7 @@ from orchestrator.history.budget import (
     PART_OVERHEAD,
     Budget,
     PartName,
+    corrected_tokens,
     estimate_message_tokens,
     estimate_tokens,
     limit_chars,
@@ -17,9 +18,12 @@ from orchestrator.history.budget import (
     measure_tools,
     require_room,
 )
+from orchestrator.history.ratio import Ratio
 from orchestrator.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from orchestrator.providers import ToolSchema
 from orchestrator.settings.limits import Limits
+
+MEASURED = Ratio(4.5, factor=0.7, measured=True)
 
 
 @pytest.mark.parametrize(
@@ -41,8 +45,25 @@ def test_the_budget_is_the_agents_own_then_its_windows_then_the_global_one(limit
 
 
 def test_a_measured_ratio_turns_the_window_into_characters() -> None:
-    assert limit_chars(Limits(output_reserve_tokens=1000), 8000, 4.5) == 31_500
-    assert limit_chars(Limits(message_budget_chars=5000), 8000, 4.5) == 5000
+    assert limit_chars(Limits(output_reserve_tokens=1000), 8000, MEASURED) == 31_500
+    assert limit_chars(Limits(message_budget_chars=5000), 8000, MEASURED) == 5000
+
+
+def test_new_text_has_the_room_that_it_would_have_without_a_measurement() -> None:
+    limits = Limits(output_reserve_tokens=1000)
+
+    assert limit_chars(limits, 8000, MEASURED, new="0" * 3000) == 3000 + 4.5 * 6000
+    assert limit_chars(limits, 8000, MEASURED, new="雨" * 1000) == 1000 + 4.5 * 4000
+    assert limit_chars(limits, 8000, Ratio(0.5, measured=True), new="x" * 3000) == 3000 + 0.5 * 6000
+    assert limit_chars(limits, 8000, MEASURED, new="x" * 60_000) == 3 * 7000
+
+
+def test_the_correction_is_not_made_to_new_text() -> None:
+    ratio = Ratio(4.5, factor=0.5, measured=True)
+
+    assert corrected_tokens(1000, ratio, new="") == 500
+    assert corrected_tokens(1000, ratio, new="x" * 900) == 300 + 350
+    assert corrected_tokens(1000, ratio, new="雨" * 400) == 1200
 
 
 def test_room_is_what_the_fixed_parts_leave() -> None:

@@ -22,7 +22,7 @@ def of(*turns: Turn) -> Ratio:
 
 def test_three_characters_make_a_token_until_something_is_measured() -> None:
     assert of() == ASSUMED
-    assert (ASSUMED.chars_per_token, ASSUMED.corrected(7), ASSUMED.measured) == (3.0, 7, False)
+    assert (ASSUMED.chars_per_token, ASSUMED.factor, ASSUMED.measured) == (3.0, 1.0, False)
 
 
 def test_the_newest_five_turns_are_taken_together() -> None:
@@ -30,7 +30,7 @@ def test_the_newest_five_turns_are_taken_together() -> None:
 
     assert measured.measured
     assert measured.chars_per_token == (4 * 1200 + 600) / (4 * 300 + 200)
-    assert measured.corrected(1800) == 1400
+    assert measured.factor == (4 * 300 + 200) / (4 * 400 + 200)
 
 
 def test_what_the_model_read_from_a_cache_is_counted_once() -> None:
@@ -55,11 +55,15 @@ def test_only_completed_turns_of_the_same_agent_and_model_that_tell_it_count(oth
     assert of(other) == ASSUMED
 
 
-@pytest.mark.parametrize("tokens", [0, 1, 199, 2401, 10**12])
+@pytest.mark.parametrize("tokens", [0, 1, 199, 6001, 10**12])
 def test_a_count_that_cannot_be_of_what_was_sent_is_not_believed(tokens: int) -> None:
     assert of(turn(0, counted(tokens))) == ASSUMED
 
 
-def test_a_session_in_english_never_halves_what_a_prompt_in_chinese_is_counted_as() -> None:
-    assert of(turn(0, counted(300, estimate=3000))).corrected(1000) == 500
-    assert of(turn(0, counted(1200, estimate=10))).corrected(1000) == 4000
+def test_an_estimate_of_foreign_script_is_never_lowered() -> None:
+    assert of(turn(0, counted(300, estimate=3000))).factor == 1.0
+    assert of(turn(0, counted(900, estimate=300, chars=300))).factor == 3.0
+
+
+def test_an_estimate_is_raised_fourfold_at_most() -> None:
+    assert of(turn(0, counted(1200, estimate=10))).factor == 4.0

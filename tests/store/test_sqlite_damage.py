@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from orchestrator.clock import parse_time
 from orchestrator.errors import LeaseLost, StoreError
 from orchestrator.messages import Text, Usage
 from orchestrator.percepts import Percept
-from orchestrator.session import Outcome, Role, Session, State, Turn
+from orchestrator.session import Brief, ExternalSession, Outcome, Role, Session, State, Turn
 from orchestrator.store import Claim, rescue
 from orchestrator.store.files import Files
 from orchestrator.store.sqlite import SqliteStore, open_store
@@ -115,6 +116,34 @@ def test_a_damaged_field_of_a_session_hides_neither_it_nor_others(filled: Path, 
     assert len(store.list(None)) == 2
     assert any(f"session s1: {column}" in notice for notice in store.notices)
     assert isinstance(store.claim("s1", "me", timedelta(minutes=1)), Claim)
+
+
+def test_what_cannot_be_read_outlives_the_turns_after_it(filled: Path, sqlite: Opened) -> None:
+    newer = json.dumps({"text": "build the bridge", "turn_index": 1, "during": False, "updated_at": None, "source": "newer"})
+    external = "'c', 'e1', '/work/a', NULL, 'seven', NULL, '', '{}', '/work/a'"
+    columns = "session, agent, id, workspace, config_dir, turn_index, model, system_text, delivered, workspace_key"
+    change(
+        filled,
+        f"UPDATE sessions SET need = '{newer}', brief = '{{' WHERE id = 's1'",
+        f"INSERT INTO external_sessions ({columns}) VALUES ('s1', {external})",
+    )
+    store = sqlite()
+    claim = store.claim("s1", "me", timedelta(minutes=1))
+    assert isinstance(claim, Claim)
+    header = store.find("s1", "/work/a")
+    store.save(claim, replace(header, external_sessions=(*header.external_sessions, ExternalSession("d", "e2", "/work/a"))))
+    store.close()
+
+    with closing(sqlite3.connect(filled)) as connection:
+        assert connection.execute("SELECT need, brief FROM sessions WHERE id = 's1'").fetchone() == (newer, "{")
+        assert connection.execute("SELECT agent, id FROM external_sessions ORDER BY agent").fetchall() == [("c", "e1"), ("d", "e2")]
+
+    store = sqlite()
+    claim = store.claim("s1", "me", timedelta(minutes=1))
+    assert isinstance(claim, Claim)
+    brief = Brief("a new one", "user")
+    store.save(claim, replace(store.find("s1", "/work/a"), brief=brief))
+    assert store.find("s1", "/work/a").brief == brief
 
 
 def test_a_damaged_percept_and_a_damaged_lease_hide_nothing(filled: Path, sqlite: Opened) -> None:

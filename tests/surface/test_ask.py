@@ -38,7 +38,7 @@ def test_the_budget_follows_what_the_provider_counts(shell: Shell, agents: Calla
     assert (before["limit_chars"], before["chars_per_token_measured"]) == (18_000, False)
     assert (implausible["limit_chars"], implausible["chars_per_token_measured"]) == (18_000, False)
     assert after["chars_per_token_measured"]
-    assert after["limit_chars"] == int(implausible["total_chars"] / 1000 * 6000)
+    assert after["limit_chars"] == int(len("hello") + implausible["total_chars"] / 1000 * (6000 - 2))
 
 
 def test_a_history_that_the_server_finds_too_long_is_fitted_to_what_it_takes(shell: Shell, agents: Callable[[str], None]) -> None:
