@@ -119,7 +119,7 @@ def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[],
         recorder.keep(partial)
     turn = _closed(ended)
     session = _session_after(plan, ended)
-    notices = [*plan.notices, *ended.answered.notices, *ended.heard.refused]
+    notices = [*plan.notices, *ended.answered.notices, *ended.heard.refused, *ended.heard.empty]
     error: EscaleraError | None = ended.error
     try:
         recorder.close(turn, session, _facts(plan, ended, new_id))

@@ -56,7 +56,11 @@ def command(
     place = front.workplace(store, chosen.workspace, turn_timeout=None if timeout is None else front.duration(timeout, "--timeout"))
     if stored is None:
         first = not new and name is None
-        chosen = begun(store, chosen, first=first, begin=partial(begin_session, place, chosen, wish, first=first))
+        begin = partial(begin_session, place, chosen, wish, first=first)
+        if new:
+            begin()
+        else:
+            chosen = begun(store, chosen, first=first, begin=begin)
     watcher = watcher_for(front.output, as_json=as_json, stream_json=stream_json)
     cancel = Cancel()
     unread: list[Exception] = []

@@ -11,6 +11,8 @@ from orchestrator.clock import format_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.percepts import MAX_CONTENT, Percept
+from orchestrator.session import Role
+from orchestrator.settings.problems import did_you_mean, nearest
 from orchestrator.store import Store
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ def learn(front: Front, text: tuple[str, ...], consumer: str, as_json: bool) -> 
         raise UsageError("a fact cannot be empty", hint="say it in one sentence")
     if len(content) > MAX_CONTENT:
         raise UsageError(f"a fact has at most {MAX_CONTENT} characters, this one has {len(content):,}", hint="say it shorter, or as several")
+    known = ["all", *Role, *front.settings.agents]
+    if consumer not in known:
+        front.output.notice(f"there is no agent {consumer!r} (yet): nobody is told this fact until there is{did_you_mean(nearest(consumer, known))}")
     now = front.clock.now()
     percept = Percept(
         id=front.new_id(),

@@ -14,6 +14,7 @@ from orchestrator.errors import NotFound, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.session import Session, TurnLog, set_need
 from orchestrator.standing import Standing, cleared_need, restored_need, standing
+from orchestrator.tags import MAX_BODY
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import NeedDocument
@@ -49,6 +50,8 @@ def set_(front: Front, text: tuple[str, ...], ref: str | None, as_json: bool) ->
     wanted = well_formed(" ".join(text))
     if not wanted.strip():
         raise UsageError("a need cannot be empty", hint="say what you are trying to do; `escalera need clear` forgets it")
+    if len(wanted) > MAX_BODY:
+        raise UsageError(f"a need has at most {MAX_BODY:,} characters, this one has {len(wanted):,}", hint="say what you want in a sentence or two")
     store = front.store()
     session = stored_session(front, store, ref=ref, new=False, name=None)
     if session is None:

@@ -14,6 +14,7 @@ from orchestrator.errors import UsageError
 from orchestrator.messages import well_formed
 from orchestrator.routing import Choice
 from orchestrator.session import Role
+from orchestrator.tags import MAX_BODY
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,6 +38,9 @@ def choice_of(flags: Mapping[str, Any]) -> Choice:
     """What the flags choose. Raises `UsageError` where they contradict each other."""
     if flags["primary"] and flags["escalate"]:
         raise UsageError("--primary and --escalate contradict each other", hint="give one of them")
+    reason = flags["reason"] or ""
+    if len(reason) > MAX_BODY:
+        raise UsageError(f"--reason has at most {MAX_BODY:,} characters, this one has {len(reason):,}", hint="say it shorter, or send it along with --file")
     role = Role.PRIMARY if flags["primary"] else Role.ESCALATION if flags["escalate"] else None
     return Choice(role, flags["agent"])
 

@@ -18,6 +18,7 @@ from orchestrator.cli.output import json_text, write
 from orchestrator.cli.sessions import held_session, read_session
 from orchestrator.clock import format_time
 from orchestrator.errors import EscaleraError, NotFound, UsageError
+from orchestrator.quoting import one_line
 from orchestrator.session import Outcome, Session, State, Turn, TurnLog
 from orchestrator.store import SearchHit, SessionSummary, Store
 from orchestrator.terminal import clean
@@ -276,7 +277,7 @@ def _summary_line(summary: SessionSummary, everywhere: bool) -> str:
     when = "unknown time" if summary.updated_at is None else summary.updated_at.astimezone().strftime("%Y-%m-%d %H:%M")
     turns = "1 turn" if summary.turns == 1 else f"{summary.turns} turns"
     marks = [summary.state, *(["in use"] if summary.in_use else [])]
-    line = f"{summary.id[:8]}  {when}  {turns:9}  {', '.join(marks):8}  {summary.name or ''}"
+    line = f"{summary.id[:8]}  {when}  {turns:9}  {', '.join(marks):8}  {one_line(summary.name or '', 200)}"
     return (f"{line}  {summary.workspace}" if everywhere else line).rstrip()
 
 

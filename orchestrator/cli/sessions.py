@@ -22,10 +22,13 @@ def stored_session(front: Front, store: Store, *, ref: str | None, new: bool, na
         raise UsageError("--session names an existing session; it does not go with --new or --name")
     if ref is not None:
         return store.find(ref, front.workspace)
-    if new:
-        return None
-    if name is not None:
-        return named_session(store, front.workspace, name)
+    named = None if name is None else named_session(store, front.workspace, name)
+    if new and named is not None:
+        raise UsageError(
+            f"{name!r} is the name of session {named.id[:8]}, so --new cannot begin one of that name", hint="leave out --new, or choose another name"
+        )
+    if new or name is not None:
+        return named
     try:
         return store.find(None, front.workspace)
     except NotFound:

@@ -13,6 +13,8 @@ from orchestrator.tags import MAX_BODY, Tag
 from orchestrator.tools import Tool, ToolFailed, text_argument
 
 Channel = Literal["tag", "tool"]
+NO_REASON = "(no reason given)"
+"""Stands for that of an agent that hands over without one."""
 
 
 @dataclass(slots=True)
@@ -25,6 +27,9 @@ class Heard:
     """The reason for handing over, from the first request for it."""
     refused: list[str] = field(default_factory=list)
     """Notices of what was said by tag and is too long; who says it by tool is told itself."""
+
+    empty: list[str] = field(default_factory=list)
+    """Notices of tags that said nothing."""
 
     @property
     def anything(self) -> bool:
@@ -46,14 +51,14 @@ class Heard:
     def take_in(self, tags: Sequence[Tag], role: Role) -> None:
         """Act on the tags of a final message, in order; only the primary can hand over."""
         for tag in tags:
-            if not tag.body:
-                continue
-            if tag.kind == "need":
+            if not tag.body and tag.kind != "escalate":
+                self.empty.append(f"an empty {tag.kind} tag said nothing, and nothing was recorded")
+            elif tag.kind == "need":
                 self.need(tag.body, "tag")
             elif tag.kind == "percept":
                 self._fact_by_tag(tag.body)
             elif role is Role.PRIMARY:
-                self.hand_over(tag.body)
+                self.hand_over(tag.body or NO_REASON)
 
     def _fact_by_tag(self, text: str) -> None:
         """A fact is remembered as it was said or not at all, as by tool."""

@@ -129,7 +129,7 @@ def run_turn(
             return
         request = calls.next()
     if not heard.anything and not any(_says_something(step) for step in answered.steps):
-        raise EmptyAnswer("the agent ended its turn without a word", hint="try again, or ask another agent")
+        raise EmptyAnswer("the agent ended its turn without a word", agent=request.agent, hint="try again, or ask another agent")
 
 
 class _Sending:

@@ -41,7 +41,8 @@ def of_sqlite(error: sqlite3.Error, folder: Path) -> StoreError:
         return StoreReadOnly(f"the store in {folder} cannot be written: {error}", hint=_SETTING)
     if _primary(error) in _BUSY:
         return StoreError(f"the store in {folder} is busy: another process is writing ({error})", hint="try again in a moment")
-    return StoreError(f"the store in {folder} failed: {error}")
+    hint = "is there space, and may files in that folder grow?" if _primary(error) == sqlite3.SQLITE_IOERR else None
+    return StoreError(f"the store in {folder} failed: {error}", hint=hint)
 
 
 def of_system(error: OSError, folder: Path, *, reading: bool = False) -> StoreError:

@@ -54,9 +54,18 @@ def test_only_the_primary_can_hand_over() -> None:
 def test_a_tag_without_a_body_says_nothing() -> None:
     heard = Heard()
 
-    heard.take_in([Tag("need", ""), Tag("percept", ""), Tag("escalate", "")], Role.PRIMARY)
+    heard.take_in([Tag("need", ""), Tag("percept", "")], Role.PRIMARY)
 
-    assert heard == Heard()
+    assert not heard.anything
+    assert heard.empty == [f"an empty {kind} tag said nothing, and nothing was recorded" for kind in ("need", "percept")]
+
+
+def test_an_empty_hand_over_is_one_without_a_reason() -> None:
+    heard = Heard()
+
+    heard.take_in([Tag("escalate", "")], Role.PRIMARY)
+
+    assert heard.handed_over == "(no reason given)"
 
 
 @pytest.mark.parametrize("arguments", [{}, {"text": ""}, {"text": " \n"}, {"text": 7}, {"text": None}, {"need": "x"}])

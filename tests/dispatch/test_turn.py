@@ -196,6 +196,13 @@ def test_tags_in_reasoning_and_tool_output_are_text(turn: Turn) -> None:
     assert turn.answered.steps[2] == ToolResult("c", tag("need", "no"))
 
 
+def test_an_empty_tag_hands_over_or_is_told(turn: Turn) -> None:
+    turn.run(FakeProvider(says(f"I cannot. {tag('escalate', '')}{tag('need', ' ')}")))
+
+    assert turn.heard.handed_over == "(no reason given)"
+    assert turn.heard.empty == ["an empty need tag said nothing, and nothing was recorded"]
+
+
 def test_an_answer_of_tags_alone_that_hands_over_is_no_empty_answer(turn: Turn) -> None:
     turn.run(FakeProvider(says(tag("escalate", "too hard"))))
 

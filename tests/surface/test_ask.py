@@ -56,6 +56,23 @@ def test_a_history_that_the_server_finds_too_long_is_fitted_to_what_it_takes(she
     assert "context_window_tokens = 1500" in " ".join(document["notices"])
 
 
+def test_new_never_goes_on_in_a_session_that_has_the_name(shell: Shell, agents: Callable[[str], None]) -> None:
+    with OpenAIServer(reply("One."), reply("never")) as server:
+        agents(server.url)
+        shell.json("ask", "--name", "bakery", "first", "--json")
+        result = shell.run("ask", "--new", "--name", "bakery", "second")
+
+        assert (result.returncode, len(server.requests)) == (2, 1)
+        assert "'bakery' is the name of session" in result.stderr
+
+
+def test_a_reason_is_as_long_as_one_by_tag_at_most(shell: Shell, agents: Callable[[str], None]) -> None:
+    agents("http://127.0.0.1:9")
+    result = shell.run("ask", "--escalate", "--reason", "y" * 4001, "go")
+
+    assert (result.returncode, "--reason has at most 4,000 characters" in result.stderr) == (2, True)
+
+
 def test_failed_turn_is_a_turn_document_and_leaves_the_state(shell: Shell, agents: Callable[[str], None]) -> None:
     with OpenAIServer(Reply([b'{"error": {"message": "no such key"}}'], status=401, headers={"content-type": "application/json"})) as server:
         agents(server.url)

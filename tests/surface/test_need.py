@@ -9,6 +9,13 @@ from orchestrator.testing.openai_server import OpenAIServer, reply
 from .conftest import Shell
 
 
+def test_a_need_that_would_leave_room_for_nothing_else_is_refused(shell: Shell) -> None:
+    result = shell.run("need", "set", "y" * 4001)
+
+    assert (result.returncode, shell.home.joinpath("data").exists()) == (2, False)
+    assert "at most 4,000 characters" in result.stderr
+
+
 def test_a_restored_need_stands_where_the_session_is_now(shell: Shell, agents: Callable[[str], None]) -> None:
     with OpenAIServer(reply("done")) as server:
         agents(server.url)
