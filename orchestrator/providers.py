@@ -321,6 +321,11 @@ class AgentContext:
     environ: Mapping[str, str]
     secret_values: Sequence[str] = ()
     """Secrets of other agents, which this agent's children must not see."""
+    long_lived: bool = False
+    """Whether this process takes many turns: a provider may then keep a child or a connection ready between two of them.
+
+    One that does has a method `close()`, called at the end, which lets go of it; a provider without one is never asked.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from escalera_claude_cli.environment import CONVERSATION_MARK
+
 POLL = 0.02
 """Seconds between two looks at processes that are ending: those of others cannot be waited for."""
 
@@ -47,6 +49,16 @@ def marked(marks: Mapping[str, str]) -> set[Process]:
     wanted = {f"{name}={value}".encode() for name, value in marks.items()}
     table = {process: parent for process, parent in _table().items() if wanted & _environment(process.pid)}
     return set(table) - _ancestors_and_self()
+
+
+def of_turn(marks: Mapping[str, str]) -> set[Process]:
+    """What bears a turn's marks: its conversation's, or its session's alone, unless it descends from this process: another agent's child may wait there."""
+    return marked({name: value for name, value in marks.items() if name == CONVERSATION_MARK}) | (marked(marks) - family(os.getpid()))
+
+
+def marks_are_readable() -> bool:
+    """Whether processes can be found by their marks here."""
+    return Path("/proc/self/environ").exists()
 
 
 def end(processes: Iterable[Process], *, grace: float) -> None:

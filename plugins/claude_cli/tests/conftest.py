@@ -131,9 +131,16 @@ class Stage:
         return str(path)
 
     def provider(
-        self, program: str, *, environ: Mapping[str, str] | None = None, secrets: tuple[str, ...] = (), timing: Timing = QUICK, **options: Any
+        self,
+        program: str,
+        *,
+        environ: Mapping[str, str] | None = None,
+        secrets: tuple[str, ...] = (),
+        timing: Timing = QUICK,
+        long_lived: bool = False,
+        **options: Any,
     ) -> ClaudeProvider:
-        context = AgentContext("claude", str(self.workspace), {**os.environ, **(environ or {})}, secrets)
+        context = AgentContext("claude", str(self.workspace), {**os.environ, **(environ or {})}, secrets, long_lived)
         return ClaudeProvider(ClaudeOptions(bin=program, **options), context, timing)
 
     def request(self, prompt: str = "hi", *, session: str = "", timeouts: Timeouts | None = None, **conversation_values: Any) -> Request:
