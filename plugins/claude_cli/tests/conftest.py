@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from orchestrator.providers import (
     Timeouts,
     UsageReport,
 )
+from orchestrator.testing.anthropic_server import AnthropicServer
 
 FRAME = """\
 #!{python}
@@ -185,6 +187,13 @@ class Stage:
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., AnthropicServer]]:
+    """Starts stand-ins for the API, with the steps they shall take."""
+    with ExitStack() as servers:
+        yield lambda *steps: servers.enter_context(AnthropicServer(steps))
 
 
 @pytest.fixture
