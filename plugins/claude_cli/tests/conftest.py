@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -61,6 +62,10 @@ def asks(identity, tool, **tool_input):
 """
 
 
+ID = str(uuid.uuid4())
+"""The conversation of the tests of this run: by it processes are found and ended, and another run's are not ours."""
+MARKED = {"_ESCALERA_EXTERNAL_SESSION": ID}
+
 QUICK = Timing(after_interrupt=0.3, after_sigint=0.3, after_term=0.3, after_result=2.0)
 """An end that does not keep a test waiting."""
 
@@ -113,7 +118,7 @@ def collect(events: Iterable[Event]) -> Outcome:
 
 
 def conversation(action: str = "start", **more: Any) -> Conversation:
-    values = {"id": "11111111-2222-4333-8444-555555555555", "system_text": "You are in a session.", "context_block": "[context]", **more}
+    values = {"id": ID, "system_text": "You are in a session.", "context_block": "[context]", **more}
     return Conversation(action=action, **values)
 
 

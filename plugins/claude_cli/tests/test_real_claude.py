@@ -14,8 +14,8 @@ from orchestrator.errors import Cancelled, Overloaded, SessionLost
 from orchestrator.providers import Answer, Cancel, ToolResultSeen
 from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Hang, Say
 
-from .conftest import collect, nobody
-from .real import ID, needs_claude, real_provider, user_text
+from .conftest import ID, MARKED, collect, nobody
+from .real import needs_claude, real_provider, user_text
 
 pytestmark = needs_claude
 
@@ -99,11 +99,11 @@ def test_cancel_while_a_tool_runs_leaves_no_process(stage, serve, turn):
         cancel.set()
 
     threading.Thread(target=cancel_once_it_runs).start()
-    outcome = turn(server, stage.request(id=ID, session="s"), cancel=cancel, allowed_tools=("Bash",))
+    outcome = turn(server, stage.request(id=ID, session=f"session of {ID}"), cancel=cancel, allowed_tools=("Bash",))
 
     assert type(outcome.error) is Cancelled
     assert time.monotonic() - cancelled_at[0] < 6
-    assert not processes.marked({"_ESCALERA_EXTERNAL_SESSION": ID})
+    assert not processes.marked(MARKED)
 
 
 def test_broken_stream_is_asked_again_and_its_deltas_are_void(stage, serve, turn):

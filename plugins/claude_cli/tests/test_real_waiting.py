@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from orchestrator.errors import Cancelled
 from orchestrator.providers import Answer, Cancel, TextDelta
 from orchestrator.testing.anthropic_server import CallTool, Hang, Say
 
-from .conftest import Outcome, collect, nobody
-from .real import CLAUDE, ID, environ_of, needs_claude, real_provider, user_text
+from .conftest import ID, MARKED, Outcome, collect, nobody
+from .real import CLAUDE, environ_of, needs_claude, real_provider, user_text
 
 pytestmark = needs_claude
 
@@ -70,7 +71,7 @@ def test_three_turns_in_one_process_are_the_same_to_the_model_as_in_three(chat, 
         for prompt, action in turns:
             kept.append(talk.says(prompt, action=action))
             children |= talk.children
-    with chat(cold, allowed_tools=("Bash(echo:*)",), identity=ID.replace("0001", "0002"), long_lived=False) as talk:
+    with chat(cold, allowed_tools=("Bash(echo:*)",), identity=str(uuid.uuid4()), long_lived=False) as talk:
         fresh = [talk.says(prompt, action=action) for prompt, action in turns]
         assert not talk.children
 
@@ -172,17 +173,16 @@ time.sleep(600)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_child_that_waits_goes_by_itself_when_we_are_killed(serve, stage, tmp_path, number):
-    mark = {"_ESCALERA_EXTERNAL_SESSION": ID}
     environ = {**os.environ, **environ_of(tmp_path / "home", serve(Say("First.")).url), "TMPDIR": str(tmp_path)}
     ours = subprocess.Popen([sys.executable, "-c", OURS, CLAUDE, str(stage.workspace), ID], stdout=subprocess.PIPE, env=environ)
     assert ours.stdout.readline() == b"ready\n"
-    assert processes.marked(mark)
+    assert processes.marked(MARKED)
 
     ours.send_signal(number)
     ours.wait(10)
     ours.stdout.close()
 
     deadline = time.monotonic() + 5
-    while processes.marked(mark) and time.monotonic() < deadline:
+    while processes.marked(MARKED) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not processes.marked(mark)
+    assert not processes.marked(MARKED)

@@ -15,6 +15,8 @@ from escalera_claude_cli.timing import Timing
 from orchestrator import errors
 from orchestrator.providers import Answer, Cancel, ExternalSessionStarted, Finished, TextDelta, Timeouts
 
+from .conftest import ID, MARKED
+
 TAKES_NO_HINT = """
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -25,8 +27,6 @@ subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(sign
                  start_new_session=True)
 while not os.path.exists("grandchild"): time.sleep(0.01)
 """
-
-MARKED = {"_ESCALERA_EXTERNAL_SESSION": "11111111-2222-4333-8444-555555555555"}
 
 
 def cancel_when(path: Path, cancel: Cancel) -> None:
@@ -137,11 +137,11 @@ def test_child_that_stays_after_its_result_is_ended_and_the_turn_stands(stage):
 
 
 def test_orphan_of_a_killed_orchestrator_is_ended_at_the_next_turn(stage):
-    mark = {"_ESCALERA_SESSION": "the session"}
+    mark = {"_ESCALERA_SESSION": f"session of {ID}"}
     subprocess.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 &"], env={**os.environ, **mark}, check=True)
     assert processes.marked(mark)
 
-    stage.turn("heard(); say(init(), result('done'))", stage.request(session="the session"))
+    stage.turn("heard(); say(init(), result('done'))", stage.request(session=f"session of {ID}"))
 
     assert not processes.marked(mark)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from escalera_claude_cli.timing import Timing
 from orchestrator import errors
 from orchestrator.providers import Answer, Cancel, Finished, TextDelta, Timeouts
 
-from .conftest import QUICK, Outcome, collect, nobody
+from .conftest import ID, MARKED, QUICK, Outcome, collect, nobody
 
-MARKED = {"_ESCALERA_EXTERNAL_SESSION": "11111111-2222-4333-8444-555555555555"}
+OTHER = str(uuid.uuid4())
+SESSION = f"session of {ID}"
 
 TALKS = """
 cost = 0.0
@@ -115,8 +117,8 @@ def test_without_a_long_life_each_turn_has_a_child_of_its_own(chat):
         {"system_text": "Other bytes."},
         {"model": "another"},
         {"session": "another"},
-        {"id": "99999999-2222-4333-8444-555555555555"},
-        {"action": "start", "id": "99999999-2222-4333-8444-555555555555"},
+        {"id": OTHER},
+        {"action": "start", "id": OTHER},
     ],
 )
 def test_turn_on_other_terms_has_a_child_of_its_own(chat, other):
@@ -129,7 +131,7 @@ def test_turn_on_other_terms_has_a_child_of_its_own(chat, other):
     assert len(talk.starts) == 2
     assert (talk.stage.workspace / "gone").read_text() == "x"
     talk.provider.close()
-    assert not processes.marked({"_ESCALERA_EXTERNAL_SESSION": "99999999-2222-4333-8444-555555555555"})
+    assert not processes.marked({"_ESCALERA_EXTERNAL_SESSION": OTHER})
 
 
 def test_turn_in_another_directory_has_a_child_of_its_own(chat, tmp_path):
@@ -151,7 +153,7 @@ def test_child_that_died_between_turns_is_followed_by_one_that_resumes(chat):
     outcome = talk.says("two", model="m")
 
     assert outcome.texts == ["TWO"]
-    assert "--resume 11111111-2222-4333-8444-555555555555" in talk.starts[1]
+    assert f"--resume {ID}" in talk.starts[1]
 
 
 def test_child_that_dies_before_it_takes_the_message_up_is_followed_by_one_that_resumes(chat):
@@ -283,9 +285,9 @@ def test_child_whose_tools_may_go_on_is_not_kept(chat, tool):
 
 
 def test_child_whose_tool_left_a_process_behind_is_ended_with_it(chat):
-    talk = chat("subprocess.Popen(['sleep', '600'], start_new_session=True)")
+    talk = chat("say(asks('r', 'Bash', command='x')); sys.stdin.buffer.readline(); subprocess.Popen(['sleep', '600'], start_new_session=True)")
 
-    assert talk.says("one", action="start").texts == ["ONE"]
+    assert talk.says("one", action="start", ask=lambda question: Answer("accept")).texts == ["ONE"]
     assert not processes.marked(MARKED)
 
 
@@ -341,11 +343,11 @@ def test_what_an_earlier_turn_wrote_on_stderr_is_not_told_with_a_later_failure(c
 
 def test_child_of_one_agent_waits_on_while_another_agent_of_its_session_has_a_turn(chat):
     one, other = chat(), chat()
-    one.says("one", action="start", session="s")
-    other.says("other", action="start", session="s", id="99999999-2222-4333-8444-555555555555")
+    one.says("one", action="start", session=SESSION)
+    other.says("other", action="start", session=SESSION, id=OTHER)
     other.provider.close()
 
-    assert one.says("two", model="m", session="s").texts == ["TWO"]
+    assert one.says("two", model="m", session=SESSION).texts == ["TWO"]
     assert len(one.starts) == 2
 
 
@@ -367,8 +369,8 @@ from orchestrator.messages import Message, Text
 from orchestrator.providers import AgentContext, Cancel, Conversation, Request
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 provider = ClaudeProvider(ClaudeOptions(bin=sys.argv[1]), AgentContext("claude", sys.argv[2], os.environ, (), True))
-conversation = Conversation("start", "11111111-2222-4333-8444-555555555555", "You.", "[context]")
-request = Request("claude", (), (Message("user", (Text("one"),)),), conversation=conversation, workspace=sys.argv[2], session="s")
+conversation = Conversation("start", sys.argv[4], "You.", "[context]")
+request = Request("claude", (), (Message("user", (Text("one"),)),), conversation=conversation, workspace=sys.argv[2], session=sys.argv[5])
 list(provider.run(request, cancel=Cancel(), ask=lambda question: None))
 print("ready", flush=True)
 if sys.argv[3] != "exit":
@@ -382,7 +384,7 @@ def test_child_that_waits_does_not_outlive_us(stage, how):
     stubborn = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)" if how == "SIGKILL" else "pass"
     program = stage.program(TALKS.format(more="pass", after="pass") + stubborn)
     environ = {**os.environ, "TMPDIR": str(stage.folder)}
-    ours = subprocess.Popen([sys.executable, "-c", ENDS, program, str(stage.workspace), how], stdout=subprocess.PIPE, env=environ)
+    ours = subprocess.Popen([sys.executable, "-c", ENDS, program, str(stage.workspace), how, ID, SESSION], stdout=subprocess.PIPE, env=environ)
     assert ours.stdout.readline() == b"ready\n"
 
     if how != "exit":
@@ -392,7 +394,7 @@ def test_child_that_waits_does_not_outlive_us(stage, how):
 
     if how == "SIGKILL":
         assert processes.marked(MARKED)
-        collect(stage.provider(program).run(stage.request(action="resume", session="s"), cancel=Cancel(), ask=nobody))
+        collect(stage.provider(program).run(stage.request(action="resume", session=SESSION), cancel=Cancel(), ask=nobody))
     assert not processes.marked(MARKED)
     assert how == "SIGKILL" or not list(stage.folder.rglob("system-prompt.md"))
 
