@@ -21,6 +21,8 @@ from .processes import processes_with
 
 pytestmark = pytest.mark.skipif(not CLAUDE, reason=NO_CLAUDE)
 
+TRIAL = Path(__file__).parents[1] / "trials" / "T40.json"
+
 
 class Stage:
     """A primary on a scripted server, and the real `claude` as escalation agent."""
@@ -116,6 +118,39 @@ def test_one_conversation_through_all_modes(stage: Callable[..., Stage]) -> None
     assert "A letter, then." in play.system
     assert play.told.endswith("\n\nstill there?")
     assert [turn["outcome"] for turn in play.shell.json("session", "show", "--json")["turns"]] == ["completed"] * 8
+
+
+@pytest.mark.trial("T40")
+def test_t40_conversation_of_one_directory_outlives_a_detour_through_another(stage: Callable[..., Stage], tmp_path: Path) -> None:
+    """Wherever the session is asked from, its turns run in the directory it belongs to; a link to that is the same place."""
+    play = stage(*(Say(f"turn {number}") for number in range(1, 5)))
+    places = {"<DIR_A>": tmp_path / "work", "<DIR_B>": tmp_path / "elsewhere", "<LINK_TO_DIR_A>": tmp_path / "link"}
+    places["<DIR_B>"].mkdir()
+    places["<LINK_TO_DIR_A>"].symlink_to(places["<DIR_A>"])
+    first = play.ask("--escalate", "hello")
+
+    for number, turn in enumerate(json.loads(TRIAL.read_text())["turns"], start=2):
+        there = Shell(play.shell.home, places[turn["cwd"]])
+        told = there.json("ask", "--json", "--escalate", "--session", first["session"], "and here?")
+
+        assert (told["outcome"], told["answer"]) == ("completed", f"turn {number}")
+        assert (told["mode"], told["external_session"]) == ("continuation", first["external_session"])
+        assert not told["notices"]
+        assert "turn 1" in json.dumps(play.last["messages"])
+
+
+@pytest.mark.trial("T40")
+def test_t40_another_directory_begins_a_conversation_of_its_own_and_a_link_does_not(stage: Callable[..., Stage], tmp_path: Path) -> None:
+    play = stage(Say("turn 1"), Say("another"), Say("turn 2"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(play.shell.cwd)
+    first = play.ask("--escalate", "hello")
+
+    other = Shell(play.shell.home, tmp_path / "elsewhere").json("ask", "--json", "--escalate", "and here?")
+    back = Shell(play.shell.home, tmp_path / "link").json("ask", "--json", "--escalate", "back again")
+
+    assert (other["mode"], other["session"] == first["session"], other["external_session"] == first["external_session"]) == ("first", False, False)
+    assert (back["mode"], back["session"], back["external_session"]) == ("continuation", first["session"], first["external_session"])
 
 
 def test_cancelled_while_its_tool_runs_no_process_is_left(stage: Callable[..., Stage]) -> None:

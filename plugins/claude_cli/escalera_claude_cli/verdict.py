@@ -66,6 +66,9 @@ BY_TERMINAL_REASON: dict[str, Kind] = {
 HIDDEN_IN_400: tuple[Kind, ...] = ("funds", "overflow", "lost")
 """What the API answers with a plain 400, so that only the text tells it."""
 
+ENDED_BY_SIGNAL = 128
+"""Exit codes from here on tell of a signal, as a shell does; the lower ones are the program's own."""
+
 STATUS_IN_TEXT = re.compile(r"api error:?\s*(?:request rejected\s*)?\(?([45]\d\d)\b", re.IGNORECASE)
 """Older versions name the status only here."""
 
@@ -149,7 +152,7 @@ def _without_result(transcript: Transcript, ending: Ending) -> ProviderError:
     """No result line: incomplete, whatever the exit code – but for a program that said why it could not begin."""
     text = _error_text(transcript, ending)
     kind = None if transcript.answered else _by_text(text)
-    if kind is None and not transcript.said_anything and ending.exit_code is not None and ending.exit_code > 0:
+    if kind is None and not transcript.said_anything and 0 < (ending.exit_code or 0) < ENDED_BY_SIGNAL:
         kind = "invalid"
     if kind:
         return _error(kind, f"claude ended with exit code {ending.exit_code}: {text or 'it said nothing'}", transcript, ending)

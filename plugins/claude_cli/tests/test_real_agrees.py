@@ -72,7 +72,7 @@ SITUATIONS = {
     "19-killed-sigterm": Situation((Hang("Once upon a time "),), 1, killed_by=signal.SIGTERM),
     "20-killed-sigint": Situation((Hang("Once upon a time "),), 1, killed_by=signal.SIGINT),
     "21-killed-sigkill": Situation((Hang("Once upon a time "),), 1, killed_by=signal.SIGKILL),
-    "22-sigint-before-first-byte": Situation((Hang(),), 1, killed_by=signal.SIGINT),
+    "22-sigint-before-first-byte": Situation((Hang(),), 1, killed_by=signal.SIGINT, worded_alike=False),  # with a result line or without
     "24-max-turns": Situation((LOOK,) * 9, 1, options={"allowed_tools": ("Bash",), "extra_args": ("--max-turns", "1")}),
     "25-partial-split-tags": Situation((Say("I am thirsty. <milk:need:abc123>a glass of water</milk:need:abc123> and <milk:percept:p7/> seen."),), 1),
     "26-partial-broken-stream-restart": Situation((Break("First try: <milk"), Say("Second try: <milk:need:def456>tea</milk:need:def456>")), 2),

@@ -278,6 +278,13 @@ def test_program_that_refuses_its_arguments_says_so(stage):
     assert "--tea" in outcome.error.message
 
 
+@pytest.mark.parametrize(("exit_code", "kind"), [(1, errors.InvalidRequest), (143, errors.Incomplete), (0, errors.Incomplete)])
+def test_program_that_was_ended_before_it_said_anything_is_no_wrong_request(stage, exit_code, kind):
+    outcome = stage.turn(f"heard(); sys.exit({exit_code})")
+
+    assert type(outcome.error) is kind
+
+
 @pytest.mark.parametrize("wrong", [{"usage": 7, "modelUsage": []}, {"total_cost_usd": 1e999}, {"permission_denials": "x"}, {"session_id": "\x1b[31m"}])
 def test_odd_fields_in_a_result_do_not_break_it(stage, wrong):
     outcome = stage.turn(f"heard(); inf = float('inf'); say(init(), {{**result('fine'), **{wrong!r}}})")
