@@ -86,6 +86,7 @@ class Desk:
     watch: Watch
     record: Record
     """Called with each finished step, in order, before the next one begins."""
+    new_id: Callable[[], str]
 
 
 def run_turn(
@@ -102,11 +103,11 @@ def run_turn(
     calls = Requests(request, limits, room, provider.capabilities.profile)
     while True:
         call = _Call(role, nonce, heard, desk, answered, until)
-        sending = _Sending(call, provider, request, calls)
+        sending = _Sending(call, provider, request, calls, desk.new_id)
         with_retries(
             sending.send,
             may_retry=call.nothing_emitted,
-            attempts=limits.retry_attempts,
+            attempts=_attempts(request, limits),
             max_wait=limits.retry_max_wait,
             until=until,
             clock=desk.clock,
@@ -133,16 +134,18 @@ def run_turn(
 
 
 class _Sending:
-    """One call, sent again with another request where the refused one can be mended."""
+    """One call, sent again with another request where the refused one can be mended, and in another conversation where it began one."""
 
-    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests) -> None:
-        self._call, self._provider, self._request, self._requests = call, provider, request, requests
+    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests, new_id: Callable[[], str]) -> None:
+        self._call, self._provider, self._request, self._requests, self._new_id = call, provider, request, requests, new_id
         self._mending: str | None = None
+        self._sent = False
 
     def send(self) -> None:
         if self._mending is not None:
             self._call.notice(self._mending)
             self._mending = None
+        self._begin_conversation()
         try:
             self._call.consume(self._provider, self._request)
         except ProviderError as error:
@@ -150,6 +153,22 @@ class _Sending:
             if mended is not None:
                 (self._request, self._mending), error.repaired = mended, True
             raise
+
+    def _begin_conversation(self) -> None:
+        """An id that a failed attempt began with is taken: the agent refuses to begin with it once more (page 7)."""
+        conversation = self._request.conversation
+        if conversation is not None and conversation.action == "start":
+            if self._sent:
+                conversation = replace(conversation, id=self._new_id())
+                self._request = replace(self._request, conversation=conversation)
+            self._call.conversation_begins(conversation.id)
+        self._sent = True
+
+
+def _attempts(request: Request, limits: Limits) -> int:
+    """How often a call may be repeated: in a conversation that an agent keeps, a failed attempt may have left its mark, so once at most (page 7)."""
+    resumed = request.conversation is not None and request.conversation.action == "resume"
+    return min(1, limits.retry_attempts) if resumed else limits.retry_attempts
 
 
 class _Call:
@@ -171,6 +190,10 @@ class _Call:
     def notice(self, text: str) -> None:
         self._answered.notice(text)
         self._desk.watch(Shown("notice", text))
+
+    def conversation_begins(self, identity: str) -> None:
+        """Under this id, unless the agent tells another."""
+        self._answered.external_session = identity
 
     def consume(self, provider: Provider, request: Request) -> None:
         self._desk.cancel.raise_if_set()
