@@ -92,6 +92,8 @@ class Request:
     session: str = ""
     max_output_tokens: int | None = None
     timeouts: Timeouts = Timeouts()
+    retries_left: int | None = None
+    """How often a program that sends again by itself may do so; `ProviderError.own_retries` then says how often it did. `None` where nobody counts."""
 
 
 # -- events ---------------------------------------------------------------------------------------

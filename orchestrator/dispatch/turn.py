@@ -102,12 +102,13 @@ def run_turn(
     until = None if limits.turn_timeout is None else desk.clock.monotonic() + limits.turn_timeout
     calls = Requests(request, limits, room, provider.capabilities.profile)
     while True:
+        attempts = _attempts(request, limits)
         call = _Call(role, nonce, heard, desk, answered, until)
-        sending = _Sending(call, provider, request, calls, desk.new_id)
+        sending = _Sending(call, provider, request, calls, desk.new_id, attempts)
         with_retries(
             sending.send,
             may_retry=call.nothing_emitted,
-            attempts=_attempts(request, limits),
+            attempts=attempts,
             max_wait=limits.retry_max_wait,
             until=until,
             clock=desk.clock,
@@ -136,8 +137,9 @@ def run_turn(
 class _Sending:
     """One call, sent again with another request where the refused one can be mended, and in another conversation where it began one."""
 
-    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests, new_id: Callable[[], str]) -> None:
+    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests, new_id: Callable[[], str], attempts: int) -> None:
         self._call, self._provider, self._request, self._requests, self._new_id = call, provider, request, requests, new_id
+        self._left = attempts
         self._mending: str | None = None
         self._sent = False
 
@@ -149,6 +151,7 @@ class _Sending:
         try:
             self._call.consume(self._provider, self._request)
         except ProviderError as error:
+            self._left -= 1 + error.own_retries
             mended = self._requests.mended(error, self._request) if self._call.nothing_emitted() else None
             if mended is not None:
                 (self._request, self._mending), error.repaired = mended, True
@@ -157,11 +160,13 @@ class _Sending:
     def _begin_conversation(self) -> None:
         """An id that a failed attempt began with is taken: the agent refuses to begin with it once more (page 7)."""
         conversation = self._request.conversation
-        if conversation is not None and conversation.action == "start":
+        if conversation is None:
+            return
+        if conversation.action == "start":
             if self._sent:
                 conversation = replace(conversation, id=self._new_id())
-                self._request = replace(self._request, conversation=conversation)
             self._call.conversation_begins(conversation.id)
+        self._request = replace(self._request, conversation=conversation, retries_left=max(0, self._left))
         self._sent = True
 
 
@@ -209,6 +214,7 @@ class _Call:
         except EscaleraError as error:
             if isinstance(error, ProviderError):
                 error.agent = error.agent or request.agent
+                self._answered.sends += error.own_retries
             self._end(request, error)
             raise
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.testing.anthropic_server import AnthropicServer, CallTool, Hang, Say, Step
+from orchestrator.testing.anthropic_server import AnthropicServer, CallTool, Fail, Hang, Say, Step
 from orchestrator.testing.openai_server import OpenAIServer, reply
 
 from .backends import CLAUDE, NO_CLAUDE, claude_table
@@ -190,3 +190,26 @@ def test_cancelled_while_it_answers_the_session_is_intact_and_goes_on(stage: Cal
     assert (running.returncode, json.loads(out)["outcome"]) == (130, "cancelled")
     again = play.ask("--escalate", "go on")
     assert (again["mode"], again["answer"]) == ("continuation", "Whole.")
+
+
+@pytest.mark.parametrize(("attempts", "sends"), [(0, 1), (1, 2), (3, 4)])
+def test_sends_of_a_turn_never_exceed_the_attempts_and_one(stage: Callable[..., Stage], attempts: int, sends: int) -> None:
+    play = stage(*[Fail(529, "overloaded_error", "Overloaded")] * 9, more=f"[agents.claude.limits]\nretry_attempts = {attempts}\n")
+
+    failed = play.ask("--escalate", "hello", code=1)
+
+    assert failed["error"]["type"] == "Overloaded"
+    assert len(play.strong.messages) == sends
+
+
+def test_transient_errors_are_got_over_at_the_start_of_a_conversation_and_within_it(stage: Callable[..., Stage]) -> None:
+    busy = Fail(529, "overloaded_error", "Overloaded")
+    play = stage(busy, busy, busy, Say("First."), busy, Say("Second."))
+
+    first = play.ask("--escalate", "hello")
+    second = play.ask("--escalate", "and now?")
+
+    assert (first["answer"], second["answer"]) == ("First.", "Second.")
+    assert second["external_session"] == first["external_session"]
+    assert json.dumps(play.last["messages"]).count("and now?") == 1
+    assert "hello" in json.dumps(play.last["messages"])

@@ -66,6 +66,8 @@ class Transcript:
         self.noise = ""
         self.answered = False
         """Whether more than the CLI's own beginnings came."""
+        self.retries = 0
+        """How often the CLI has asked again by itself."""
         self.retry_delay = 0.0
         """Seconds of silence that the last line announced."""
         self.said_anything = False
@@ -132,6 +134,7 @@ class Transcript:
             yield from self._take_session_id(line)
         elif line.get("subtype") == "api_retry":
             self.retry_delay = (_number(line.get("retry_delay_ms")) or 0.0) / 1000
+            self.retries += 1
             yield from self._withdraw()
             cause = " ".join(str(line[key]) for key in ("error_status", "error") if line.get(key))
             attempt, most = line.get("attempt"), line.get("max_retries")

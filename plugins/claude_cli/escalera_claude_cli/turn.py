@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from escalera_claude_cli import processes
 from escalera_claude_cli.child import PIPE_GRACE, Child, EndOfOutput, Nothing, Output, Silence
 from escalera_claude_cli.command import conversation_of, json_line, user_line
-from escalera_claude_cli.environment import marks
+from escalera_claude_cli.environment import MAX_RETRIES, marks, own_retries
 from escalera_claude_cli.lines import Line
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.permissions import answer_request
@@ -18,8 +18,8 @@ from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.transcript import Transcript
 from escalera_claude_cli.verdict import Ending, judge
 from escalera_claude_cli.waiting import Waiting, terms_of
-from orchestrator.errors import Cancelled, TimedOut
-from orchestrator.providers import Ask, Cancel, Event, Notice, Request, UsageReport
+from orchestrator.errors import Cancelled, ProviderError, TimedOut
+from orchestrator.providers import Ask, Cancel, Event, Finished, Notice, Request, UsageReport
 
 POLL = 0.1
 """Seconds between two looks at the limits while nothing comes."""
@@ -43,6 +43,8 @@ def run_turn(
                 return
     turn_marks = marks(request.session, conversation.id)
     processes.end(processes.of_turn(turn_marks), grace=REAP_GRACE)  # left behind by a kill of ours: one turn at a time per session
+    if MAX_RETRIES not in options.env:
+        environ = {MAX_RETRIES: str(own_retries(request.retries_left)), **environ}
     child = Child(options, conversation, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing, stays=waiting is not None)
     yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
 
@@ -95,10 +97,17 @@ class _Turn:
 
     def events(self) -> Iterator[Event]:
         yield from self._follow()
-        finished = judge(self._transcript, self._ending())
+        finished = self._judged()
         yield from self._transcript.conclude()
         self.succeeded = True
         yield finished
+
+    def _judged(self) -> Finished:
+        try:
+            return judge(self._transcript, self._ending())
+        except ProviderError as error:
+            error.own_retries = self._transcript.retries
+            raise
 
     def left_all_in_order(self) -> bool:
         """Whether the child can have another turn: this one ended by its result, and nothing that it began goes on."""

@@ -61,7 +61,7 @@ SITUATIONS = {
     "04-permission-allowed": Situation((TOUCH, Say("All done.")), 2, answer=Answer("accept")),
     "05-permission-denied": Situation((TOUCH, Say("Understood, I will not.")), 2, answer=Answer("decline")),
     "07-permission-unanswered-eof": Situation((TOUCH, Say("Understood, I will not.")), 2, answer=Answer("cancel", by="expiry")),
-    "11-api-529": Situation((OVERLOADED,) * 9, 3, worded_alike=False),  # it waits less often than in the recording, and says so
+    "11-api-529": Situation((OVERLOADED,) * 9, 2, worded_alike=False),  # it waits less often than in the recording, and says so
     "12-api-529-max-retries-1": Situation((OVERLOADED,) * 9, 2, {"CLAUDE_CODE_MAX_RETRIES": "1"}),
     "13-api-429-then-ok": Situation((Fail(429, "rate_limit_error", "slow down", {"retry-after": "1"}), Say("Recovered.")), 2),
     "14-api-401": Situation((Fail(401, "authentication_error", "invalid x-api-key"),) * 9, 1, ONCE),

@@ -109,11 +109,13 @@ def test_cancelled_in_the_middle_the_conversation_goes_on(chat, serve):
     assert "First." in str(server.messages[-1].body["messages"])
 
 
-def test_killed_between_turns_the_conversation_goes_on(chat, serve):
+def test_killed_between_turns_the_conversation_goes_on(chat, serve, tmp_path):
     server = serve(Say("First."), Say("Second."))
     with chat(server) as talk:
         talk.says("one", action="start")
         (child,) = talk.children
+        while not any("First." in path.read_text() for path in (tmp_path / "home").rglob(f"{ID}.jsonl")):  # it writes a little later than it speaks
+            time.sleep(0.01)
         os.kill(child.pid, signal.SIGKILL)
 
         assert talk.says("two").texts == ["Second."]
