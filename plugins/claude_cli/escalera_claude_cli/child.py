@@ -7,6 +7,7 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -61,12 +62,14 @@ class Child:
         marks: Mapping[str, str],
         timing: Timing,
         stays: bool = False,
+        platform: str = sys.platform,
     ) -> None:
+        self._on_windows = platform == "win32"
         self._marks = marks
         self._timing = timing
         self._file = SystemPromptFile(conversation.system_text)
         try:
-            argv = command_line(options, conversation, program=program_path(options.bin), system_prompt_file=self._file.path)
+            argv = command_line(options, conversation, program=program_path(options.bin, platform), system_prompt_file=self._file.path)
             self._process = _start(argv, cwd, {**environ, **marks})
         except BaseException:
             self._file.remove()
@@ -170,6 +173,8 @@ class Child:
         self.send(json_line({"type": "control_request", "request_id": "escalera-interrupt", "request": {"subtype": "interrupt"}}))
         if self.wait(self._timing.after_interrupt) is not None:
             return
+        if self._on_windows:
+            return  # there is no signal that only this child would get
         self._remember_family()
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
@@ -178,6 +183,8 @@ class Child:
     def _sweep(self) -> None:
         """TERM, then KILL, to what is left; a second look finds what was started meanwhile."""
         self.close_input()
+        if self._on_windows:
+            processes.end_tree(self._process.pid)
         self._remember_family()
         deadline = self._timing.monotonic() + self._timing.after_term
         self._process.terminate()
@@ -261,7 +268,7 @@ class SystemPromptFile:
     """A text in a file only this user can read, in a folder of its own."""
 
     def __init__(self, text: str) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="escalera-")
+        self._folder = tempfile.TemporaryDirectory(prefix="escalera-", ignore_cleanup_errors=True)
         path = Path(self._folder.name) / "system-prompt.md"
         path.touch(mode=0o600)
         path.write_bytes(well_formed(text).encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import sys
 from collections.abc import Iterator, Mapping
 
 from escalera_claude_cli import processes
@@ -28,7 +29,15 @@ REAP_GRACE = 0.5
 
 
 def run_turn(
-    options: ClaudeOptions, request: Request, *, environ: Mapping[str, str], timing: Timing, cancel: Cancel, ask: Ask, waiting: Waiting | None = None
+    options: ClaudeOptions,
+    request: Request,
+    *,
+    environ: Mapping[str, str],
+    timing: Timing,
+    cancel: Cancel,
+    ask: Ask,
+    waiting: Waiting | None = None,
+    platform: str = sys.platform,
 ) -> Iterator[Event]:
     """Run one turn. Whatever ends it – its result, an error, a cancel, a closed iterator – no process and no file is left.
 
@@ -45,7 +54,8 @@ def run_turn(
     processes.end(processes.of_turn(turn_marks), grace=REAP_GRACE)  # left behind by a kill of ours: one turn at a time per session
     if MAX_RETRIES not in options.env:
         environ = {MAX_RETRIES: str(own_retries(request.retries_left)), **environ}
-    child = Child(options, conversation, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing, stays=waiting is not None)
+    stays = waiting is not None
+    child = Child(options, conversation, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing, stays=stays, platform=platform)
     yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
 
 
