@@ -266,6 +266,29 @@ def test_nothing_at_all_is_an_empty_answer_with_what_stderr_told(stage):
     assert "config is broken" in outcome.error.message
 
 
+def test_end_of_a_flood_on_stderr_is_what_is_told(stage):
+    outcome = stage.turn("sys.stderr.write('noise ' * 100_000 + 'this is why'); sys.stderr.flush(); sys.exit(1)")
+
+    assert outcome.error.message.endswith("this is why")
+    assert len(outcome.error.message) < 3000
+
+
+def test_usage_of_the_models_counts_where_the_sum_is_all_zero(stage):
+    zero = {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+    models = {"a": {"inputTokens": 5, "outputTokens": 6, "cacheReadInputTokens": 7}, "b": {"inputTokens": 1, "cacheCreationInputTokens": 2}}
+
+    usage = stage.turn(f"heard(); say(init(), result('fine', usage={zero}, modelUsage={models}, total_cost_usd=0.5))").usage
+
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == (6, 6, 7, 2)
+    assert (usage.cost_usd, usage.cost_source) == (0.5, "reported")
+
+
+def test_what_was_not_reported_stays_unknown(stage):
+    usage = stage.turn("heard(); say(init(), result('fine', usage={'input_tokens': 3}))").usage
+
+    assert (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (3, None, None)
+
+
 def test_refusal_is_blocked(stage):
     outcome = stage.turn("heard(); say(init(), assistant(text('I')), result('I', stop_reason='refusal'))")
 

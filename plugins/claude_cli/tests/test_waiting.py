@@ -101,6 +101,26 @@ def test_cost_of_a_turn_is_what_it_added(chat):
     assert [usage.input_tokens for usage in usages] == [3, 3, 3]
 
 
+def test_usage_of_the_models_adds_up_over_the_turns_and_is_taken_apart(stage):
+    """As after answers without streaming, whose sum is all zero."""
+    program = stage.program(
+        """
+        spent = 0
+        while line := sys.stdin.buffer.readline():
+            spent += 5
+            models = {"m": {"inputTokens": spent, "outputTokens": 2 * spent}} | ({"n": {"inputTokens": 1}} if spent > 5 else {})
+            say(init(), result("fine", usage={"input_tokens": 0, "output_tokens": 0}, modelUsage=models))
+        """
+    )
+    provider = stage.provider(program, long_lived=True)
+    outcomes = [
+        collect(provider.run(stage.request(action=action, model=model), cancel=Cancel(), ask=nobody)) for action, model in (("start", None), ("resume", "m"))
+    ]
+    provider.close()
+
+    assert [(outcome.usage.input_tokens, outcome.usage.output_tokens) for outcome in outcomes] == [(5, 10), (6, 10)]
+
+
 def test_without_a_long_life_each_turn_has_a_child_of_its_own(chat):
     talk = chat(long_lived=False)
 
