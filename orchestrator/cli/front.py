@@ -168,8 +168,10 @@ class Front:
         return Front(environ=self.environ, cwd=self.cwd, config_file=self._config_file, sets=self._sets, flags=self._flags, output=self.output)
 
     def close(self) -> None:
-        for crew in self._crews:
-            crew.close()
-        if self._store is not None:
-            self._store.close()
-            self._tell_notices(self._store)
+        try:
+            for crew in self._crews:
+                crew.close()
+        finally:
+            if self._store is not None:
+                self._store.close()
+                self._tell_notices(self._store)

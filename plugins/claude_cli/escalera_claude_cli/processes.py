@@ -54,7 +54,10 @@ def marked(marks: Mapping[str, str]) -> set[Process]:
 
 def of_turn(marks: Mapping[str, str]) -> set[Process]:
     """What bears a turn's marks: its conversation's, or its session's alone, unless it descends from this process: another agent's child may wait there."""
-    return marked({name: value for name, value in marks.items() if name == CONVERSATION_MARK}) | (marked(marks) - family(os.getpid()))
+    found = marked(marks)
+    if not found:
+        return found
+    return marked({name: value for name, value in marks.items() if name == CONVERSATION_MARK}) | (found - family(os.getpid()))
 
 
 def marks_are_readable() -> bool:
