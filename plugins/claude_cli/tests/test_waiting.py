@@ -257,6 +257,18 @@ def test_cancel_interrupts_first_and_keeps_the_partial_text(chat):
     assert len(talk.starts) == 2
 
 
+def test_cancel_at_the_very_end_ends_the_child_and_the_turn_stands(chat):
+    talk, cancel = chat(), Cancel()
+    events = talk.provider.run(talk.stage.request("one"), cancel=cancel, ask=nobody)
+    while not isinstance(next(events), Finished):
+        pass
+    cancel.set()
+
+    assert list(events) == []
+    assert talk.provider._waiting._kept is None
+    assert not processes.marked(MARKED)
+
+
 def test_closed_iterator_ends_the_child(chat):
     talk = chat()
     talk.says("one", action="start")
@@ -385,10 +397,12 @@ ENDS = """
 import os, signal, sys, time
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.provider import ClaudeProvider
+from escalera_claude_cli.timing import Timing
 from orchestrator.messages import Message, Text
 from orchestrator.providers import AgentContext, Cancel, Conversation, Request
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-provider = ClaudeProvider(ClaudeOptions(bin=sys.argv[1]), AgentContext("claude", sys.argv[2], os.environ, (), True))
+timing = Timing(after_interrupt=0.3, after_sigint=0.3, after_result=0.3)
+provider = ClaudeProvider(ClaudeOptions(bin=sys.argv[1]), AgentContext("claude", sys.argv[2], os.environ, (), True), timing)
 conversation = Conversation("start", sys.argv[4], "You.", "[context]")
 request = Request("claude", (), (Message("user", (Text("one"),)),), conversation=conversation, workspace=sys.argv[2], session=sys.argv[5])
 list(provider.run(request, cancel=Cancel(), ask=lambda question: None))
@@ -400,8 +414,8 @@ if sys.argv[3] != "exit":
 
 @pytest.mark.parametrize("how", ["exit", "SIGTERM", "SIGKILL"])
 def test_child_that_waits_does_not_outlive_us(stage, how):
-    """A kill gives nobody the word: the child sees the end of its input, and one that takes no hint is ended at the next start."""
-    stubborn = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)" if how == "SIGKILL" else "pass"
+    """Not even one that stays when its input ends. A kill lets us do nothing: what is left then is ended at the next start."""
+    stubborn = ("signal.signal(signal.SIGTERM, signal.SIG_IGN); " if how == "SIGKILL" else "") + "time.sleep(600)"
     program = stage.program(TALKS.format(more="pass", after="pass") + stubborn)
     environ = {**os.environ, "TMPDIR": str(stage.folder)}
     ours = subprocess.Popen([sys.executable, "-c", ENDS, program, str(stage.workspace), how, ID, SESSION], stdout=subprocess.PIPE, env=environ)
