@@ -79,6 +79,8 @@ def main() -> None:
         return
     with _server(_anthropic, 0) as url, _front(partial(_claude_table, program=arguments.claude), url) as front:
         print(_cli(front, arguments.cli_runs).row("claude", "50 median"))
+    with _server(_anthropic, 0) as url, _front(partial(_claude_table, program=arguments.claude), url) as front:
+        print(_kept(front, arguments.cli_runs))
 
 
 def _http(front: Front, at_once: int, runs: int) -> Pair:
@@ -146,6 +148,23 @@ def _bare_claude(plan: Plan, folder: Path, environ: dict[str, str]) -> None:
             break
     process.stdin.close()
     process.wait()
+
+
+def _kept(front: Front, runs: int) -> str:
+    """Alternating in two sessions: a turn with a child of its own; a turn in the child that waits."""
+    store = front.store()
+    places = {kept: front.workplace(store, front.workspace, long_lived=kept) for kept in (False, True)}
+    sessions = {kept: _session(front) for kept in places}
+    times: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(runs + 1):
+        for kept, place in places.items():
+            seconds = _timed(partial(_ours, place, sessions[kept]))
+            if number:  # the first starts the child that the others find
+                times[kept].append(seconds)
+    cold, warm = statistics.median(times[False]), statistics.median(times[True])
+    return (
+        f"a turn of claude, milliseconds at the median: {cold * 1000:.1f} with a child of its own, {warm * 1000:.1f} in one that waits: {cold / warm:.1f} : 1"
+    )
 
 
 def _ours(place: Workplace, session: str) -> None:

@@ -30,12 +30,13 @@ def build_provider(
     workspace: Path,
     others: Iterable[AgentConfig] = (),
     with_secrets: bool = True,
+    long_lived: bool = False,
 ) -> Provider:
     """An agent's provider, with its secrets resolved; nothing is opened yet.
 
     Without them, `***` stands in each one's place: a plan shows no more, and needs no key and no program that gives one.
-    `others` are the other agents, whose secrets this one's children must not see. Raises `PluginError` for a kind that is
-    not there or does not work, and `ConfigError` for an option or a secret that cannot be used.
+    `others` are the other agents, whose secrets this one's children must not see; `long_lived` says that many turns are to come.
+    Raises `PluginError` for a kind that is not there or does not work, and `ConfigError` for an option or a secret that cannot be used.
     """
     kind = kinds.get(config.provider)
     if kind is None:
@@ -48,7 +49,8 @@ def build_provider(
     foreign = {text for other in others if other.name != config.name for value in other.options.values() for text in secret_texts(value, environ=environ)}
     checked, problems = _checked(config, kind, options)
     raise_problems(problems)
-    context = AgentContext(name=config.name, workspace=str(workspace), environ=environ, secret_values=tuple(sorted(foreign - own)))
+    secrets = tuple(sorted(foreign - own))
+    context = AgentContext(name=config.name, workspace=str(workspace), environ=environ, secret_values=secrets, long_lived=long_lived)
     try:
         return kind.factory(checked, context)
     except EscaleraError:

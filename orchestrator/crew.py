@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +32,12 @@ class Agent:
         """The configuration folder that an external session is bound to, for agents that have one."""
         return getattr(self.provider, "config_dir", None)
 
+    def close(self) -> None:
+        """Let go of what its provider keeps ready between two turns, for providers that keep anything."""
+        close: Callable[[], None] | None = getattr(self.provider, "close", None)
+        if close is not None:
+            close()
+
 
 class Crew:
     """The agents of this run by name; one that is not used is never built, so that a broken one harms nobody else."""
@@ -45,9 +51,10 @@ class Crew:
         workspace: str,
         turn_timeout: float | None = None,
         with_secrets: bool = True,
+        long_lived: bool = False,
     ) -> None:
         self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
-        self._turn_timeout, self._with_secrets = turn_timeout, with_secrets
+        self._turn_timeout, self._with_secrets, self._long_lived = turn_timeout, with_secrets, long_lived
         self._built: dict[str, Agent] = {}
 
     @property
@@ -70,13 +77,24 @@ class Crew:
             config = self._settings.agent(name)
             others = self._settings.agents.values()
             provider = build_provider(
-                config, self._kinds, environ=self._environ, workspace=Path(self._workspace), others=others, with_secrets=self._with_secrets
+                config,
+                self._kinds,
+                environ=self._environ,
+                workspace=Path(self._workspace),
+                others=others,
+                with_secrets=self._with_secrets,
+                long_lived=self._long_lived,
             )
             limits = self._settings.limits(name)
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)
             self._built[name] = Agent(name, config.provider, provider, limits, agent_prompt(config))
         return self._built[name]
+
+    def close(self) -> None:
+        """Let go of what the agents keep ready between two turns; no turn may run any more."""
+        for agent in self._built.values():
+            agent.close()
 
     def _named(self, role: str) -> str | None:
         name: str | None = self._settings.explain(role).value

@@ -137,6 +137,8 @@ class ProviderError(EscaleraError):
         """Set by a provider that has mended what made the call fail, each thing at most once a turn: the same request may
         be sent again at once, within the limit of sends (page 7, Retries).
         """
+        self.own_retries = 0
+        """How often the agent's own program had sent it again before it gave up: each counts among the turn's."""
 
 
 class AuthFailed(ProviderError):

@@ -114,7 +114,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     place.store.open_turn(claim, turn, plan.standing.session)
     watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
     recorder = Recorder(place.store, claim, turn.index, cancel)
-    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep)
+    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id)
     heard, answered = Heard(), Answered()
     began = place.clock.monotonic()
     error = _run(plan, plan.agent.limits, heard, answered, desk)

@@ -92,6 +92,8 @@ class Request:
     session: str = ""
     max_output_tokens: int | None = None
     timeouts: Timeouts = Timeouts()
+    retries_left: int | None = None
+    """How often a program that sends again by itself may do so; `ProviderError.own_retries` then says how often it did. `None` where nobody counts."""
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -321,6 +323,11 @@ class AgentContext:
     environ: Mapping[str, str]
     secret_values: Sequence[str] = ()
     """Secrets of other agents, which this agent's children must not see."""
+    long_lived: bool = False
+    """Whether this process takes many turns: a provider may then keep a child or a connection ready between two of them.
+
+    One that does has a method `close()`, called at the end, which lets go of it; a provider without one is never asked.
+    """
 
 
 @dataclass(frozen=True, slots=True)

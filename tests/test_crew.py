@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,15 @@ provider = "bad"
 """
 
 
+class Keeping(FakeProvider):
+    """One that keeps something ready between two turns."""
+
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
 class Kinds:
     """Counts what is built."""
 
@@ -43,7 +53,8 @@ class Kinds:
 
     def fake(self, options: FakeOptions, context: AgentContext) -> FakeProvider:
         self.built.append(context)
-        return FakeProvider(model=options.model, capabilities=Capabilities(context_window_tokens=9000), config_dir=f"/conf/{context.name}")
+        kind = Keeping if context.long_lived else FakeProvider
+        return kind(model=options.model, capabilities=Capabilities(context_window_tokens=9000), config_dir=f"/conf/{context.name}")
 
     def bad(self, options: FakeOptions, context: AgentContext) -> FakeProvider:
         raise RuntimeError("cannot be made")
@@ -54,7 +65,7 @@ def kinds() -> Kinds:
     return Kinds()
 
 
-def crew(tmp_path: Path, kinds: Kinds, text: str = CONFIG, **more: float) -> Crew:
+def crew(tmp_path: Path, kinds: Kinds, text: str = CONFIG, **more: Any) -> Crew:
     (tmp_path / "c.toml").write_text(text)
     paths = Paths(tmp_path, tmp_path, tmp_path, tmp_path)
     settings = load_settings(environ={}, workspace=tmp_path, paths=paths, config_file=tmp_path / "c.toml")
@@ -105,3 +116,22 @@ def test_a_role_may_have_no_agent(tmp_path: Path, kinds: Kinds) -> None:
     made = crew(tmp_path, kinds, 'primary = "a"\n[agents.a]\nprovider = "fake"\n')
 
     assert (made.primary, made.escalation) == ("a", None)
+
+
+def test_what_agents_keep_between_turns_is_let_go_at_the_end(tmp_path: Path, kinds: Kinds) -> None:
+    made = crew(tmp_path, kinds, long_lived=True)
+    strong = made.agent("strong").provider
+
+    made.close()
+
+    assert isinstance(strong, Keeping)
+    assert strong.closed == 1
+
+
+def test_agents_of_one_turn_are_told_so_and_close_like_any(tmp_path: Path, kinds: Kinds) -> None:
+    made = crew(tmp_path, kinds)
+    made.agent("strong")
+
+    made.close()
+
+    assert [context.long_lived for context in kinds.built] == [False]

@@ -34,6 +34,7 @@ class Front:
         self.environ, self.cwd, self.output = environ, cwd, output
         self._config_file, self._sets, self._flags = config_file, sets, flags
         self._store: Store | None = None
+        self._crews: list[Crew] = []
         self._told = 0
         self._plugins: PluginManager | None = None
         self.clock: Clock = SystemClock()
@@ -81,11 +82,21 @@ class Front:
 
         return Expiry(need_hours=self.settings.value("need_expiry_hours"), waiting_hours=self.settings.value("waiting_expiry_hours"))
 
-    def crew(self, workspace: str, *, turn_timeout: float | None = None, with_secrets: bool = True) -> Crew:
-        """The configured agents, at work in that directory; `with_secrets` is false where nobody is called."""
+    def crew(self, workspace: str, *, turn_timeout: float | None = None, with_secrets: bool = True, long_lived: bool = False) -> Crew:
+        """The configured agents, at work in that directory; `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken."""
         from orchestrator.crew import Crew
 
-        return Crew(self.settings, self.plugins.kinds(), environ=self.environ, workspace=workspace, turn_timeout=turn_timeout, with_secrets=with_secrets)
+        crew = Crew(
+            self.settings,
+            self.plugins.kinds(),
+            environ=self.environ,
+            workspace=workspace,
+            turn_timeout=turn_timeout,
+            with_secrets=with_secrets,
+            long_lived=long_lived,
+        )
+        self._crews.append(crew)
+        return crew
 
     def greet(self) -> None:
         """Without any configuration: say what answers, and how to name a real model."""
@@ -108,13 +119,13 @@ class Front:
             self.output.notice(notice)
         self._told = len(store.notices)
 
-    def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None) -> Workplace:
-        """Where turns are taken."""
+    def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None, long_lived: bool = False) -> Workplace:
+        """Where turns are taken: one of them, or with `long_lived` as many as come until `close`."""
         from orchestrator.escalation import Workplace
 
         return Workplace(
             store=store,
-            crew=self.crew(workspace, turn_timeout=turn_timeout),
+            crew=self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived),
             templates=self.templates,
             clock=self.clock,
             workspace=workspace,
@@ -157,6 +168,10 @@ class Front:
         return Front(environ=self.environ, cwd=self.cwd, config_file=self._config_file, sets=self._sets, flags=self._flags, output=self.output)
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._tell_notices(self._store)
+        try:
+            for crew in self._crews:
+                crew.close()
+        finally:
+            if self._store is not None:
+                self._store.close()
+                self._tell_notices(self._store)

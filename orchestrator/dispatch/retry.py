@@ -33,7 +33,8 @@ def with_retries(
 ) -> Result:
     """Call `send`, again after a transient error while `may_retry` says that nothing was emitted yet.
 
-    At most `attempts` times more; at once where the provider repaired what was wrong. A wait that the provider named is
+    At most `attempts` times more, those counted that the agent's own program took (`own_retries`); at once where the provider
+    repaired what was wrong. A wait that the provider named is
     kept to `max_wait` seconds: a longer one fails at once. No wait goes beyond `until`, a monotonic time.
     `announce` is told the error, the wait in seconds and the number of the attempt to come.
     """
@@ -60,8 +61,12 @@ def with_retries(
         if cancel.is_set():
             raise Cancelled(cancel.reason)
 
+    own = 0
+
     def stop(state: RetryCallState) -> bool:
-        return state.attempt_number > attempts or (until is not None and clock.monotonic() + state.upcoming_sleep > until)
+        nonlocal own
+        own += _error_of(state).own_retries
+        return state.attempt_number + own > attempts or (until is not None and clock.monotonic() + state.upcoming_sleep > until)
 
     retrying = Retrying(stop=stop, wait=wait, retry=retry_if_exception(worth_it), before_sleep=tell, sleep=sleep, reraise=True)
     try:

@@ -86,6 +86,7 @@ class Desk:
     watch: Watch
     record: Record
     """Called with each finished step, in order, before the next one begins."""
+    new_id: Callable[[], str]
 
 
 def run_turn(
@@ -101,12 +102,13 @@ def run_turn(
     until = None if limits.turn_timeout is None else desk.clock.monotonic() + limits.turn_timeout
     calls = Requests(request, limits, room, provider.capabilities.profile)
     while True:
+        attempts = _attempts(request, limits)
         call = _Call(role, nonce, heard, desk, answered, until)
-        sending = _Sending(call, provider, request, calls)
+        sending = _Sending(call, provider, request, calls, desk.new_id, attempts)
         with_retries(
             sending.send,
             may_retry=call.nothing_emitted,
-            attempts=limits.retry_attempts,
+            attempts=attempts,
             max_wait=limits.retry_max_wait,
             until=until,
             clock=desk.clock,
@@ -133,23 +135,45 @@ def run_turn(
 
 
 class _Sending:
-    """One call, sent again with another request where the refused one can be mended."""
+    """One call, sent again with another request where the refused one can be mended, and in another conversation where it began one."""
 
-    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests) -> None:
-        self._call, self._provider, self._request, self._requests = call, provider, request, requests
+    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests, new_id: Callable[[], str], attempts: int) -> None:
+        self._call, self._provider, self._request, self._requests, self._new_id = call, provider, request, requests, new_id
+        self._left = attempts
         self._mending: str | None = None
+        self._sent = False
 
     def send(self) -> None:
         if self._mending is not None:
             self._call.notice(self._mending)
             self._mending = None
+        self._begin_conversation()
         try:
             self._call.consume(self._provider, self._request)
         except ProviderError as error:
+            self._left -= 1 + error.own_retries
             mended = self._requests.mended(error, self._request) if self._call.nothing_emitted() else None
             if mended is not None:
                 (self._request, self._mending), error.repaired = mended, True
             raise
+
+    def _begin_conversation(self) -> None:
+        """An id that a failed attempt began with is taken: the agent refuses to begin with it once more (page 7)."""
+        conversation = self._request.conversation
+        if conversation is None:
+            return
+        if conversation.action == "start":
+            if self._sent:
+                conversation = replace(conversation, id=self._new_id())
+            self._call.conversation_begins(conversation.id)
+        self._request = replace(self._request, conversation=conversation, retries_left=max(0, self._left))
+        self._sent = True
+
+
+def _attempts(request: Request, limits: Limits) -> int:
+    """How often a call may be repeated: in a conversation that an agent keeps, a failed attempt may have left its mark, so once at most (page 7)."""
+    resumed = request.conversation is not None and request.conversation.action == "resume"
+    return min(1, limits.retry_attempts) if resumed else limits.retry_attempts
 
 
 class _Call:
@@ -172,6 +196,10 @@ class _Call:
         self._answered.notice(text)
         self._desk.watch(Shown("notice", text))
 
+    def conversation_begins(self, identity: str) -> None:
+        """Under this id, unless the agent tells another."""
+        self._answered.external_session = identity
+
     def consume(self, provider: Provider, request: Request) -> None:
         self._desk.cancel.raise_if_set()
         request = self._with_time_left(request)
@@ -186,6 +214,7 @@ class _Call:
         except EscaleraError as error:
             if isinstance(error, ProviderError):
                 error.agent = error.agent or request.agent
+                self._answered.sends += error.own_retries
             self._end(request, error)
             raise
         finally:

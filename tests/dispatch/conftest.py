@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,16 @@ class Turn:
     error: EscaleraError | None = None
 
     def run(self, provider: FakeProvider, *, role: Role = Role.PRIMARY, limits: Limits | None = None, conversation: Conversation | None = None) -> Turn:
-        desk = Desk(clock=self.clock, jitter=random.Random(1), cancel=self.cancel, ask=self.ask, watch=self.shown.append, record=self._record)
+        ids = itertools.count(1)
+        desk = Desk(
+            clock=self.clock,
+            jitter=random.Random(1),
+            cancel=self.cancel,
+            ask=self.ask,
+            watch=self.shown.append,
+            record=self._record,
+            new_id=lambda: f"new-{next(ids)}",
+        )
         try:
             tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=role is Role.PRIMARY))
             request = replace(REQUEST, tools=tools, conversation=conversation)

@@ -27,7 +27,7 @@ from orchestrator.errors import (
     Unavailable,
 )
 from orchestrator.messages import Text, ToolCall, Usage
-from orchestrator.providers import MessageDone, Notice, ReasoningDelta, TextDelta, ToolResultSeen, UsageReport
+from orchestrator.providers import Conversation, MessageDone, Notice, ReasoningDelta, TextDelta, ToolResultSeen, UsageReport
 from orchestrator.settings.limits import Limits
 from orchestrator.testing.fake_provider import FakeProvider, calls, says
 
@@ -109,6 +109,21 @@ def test_sends_never_exceed_the_attempts_and_one(turn: Turn, attempts: int) -> N
 
     assert isinstance(turn.error, Unavailable)
     assert turn.answered.sends == len(provider.requests) == attempts + 1
+
+
+def test_what_the_agents_program_sent_again_by_itself_counts_among_the_sends(turn: Turn) -> None:
+    def tired() -> Unavailable:
+        error = Unavailable("no")
+        error.own_retries = 1
+        return error
+
+    provider = FakeProvider([tired()], [tired()], says("never"), capabilities=OWN)
+    conversation = Conversation("start", "id-1", "You.", "[context]")
+
+    turn.run(provider, conversation=conversation, limits=Limits(retry_attempts=3))
+
+    assert [request.retries_left for request in provider.requests] == [3, 1]
+    assert turn.answered.sends == 4
 
 
 def test_the_time_that_the_provider_names_is_waited(turn: Turn) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.testing.anthropic_server import AnthropicServer, CallTool, Hang, Say, Step
+from orchestrator.testing.anthropic_server import AnthropicServer, CallTool, Fail, Hang, Say, Step
 from orchestrator.testing.openai_server import OpenAIServer, reply
 
 from .backends import CLAUDE, NO_CLAUDE, claude_table
@@ -20,6 +20,8 @@ from .conftest import Shell
 from .processes import processes_with
 
 pytestmark = pytest.mark.skipif(not CLAUDE, reason=NO_CLAUDE)
+
+TRIAL = Path(__file__).parents[1] / "trials" / "T40.json"
 
 
 class Stage:
@@ -118,6 +120,39 @@ def test_one_conversation_through_all_modes(stage: Callable[..., Stage]) -> None
     assert [turn["outcome"] for turn in play.shell.json("session", "show", "--json")["turns"]] == ["completed"] * 8
 
 
+@pytest.mark.trial("T40")
+def test_t40_conversation_of_one_directory_outlives_a_detour_through_another(stage: Callable[..., Stage], tmp_path: Path) -> None:
+    """Wherever the session is asked from, its turns run in the directory it belongs to; a link to that is the same place."""
+    play = stage(*(Say(f"turn {number}") for number in range(1, 5)))
+    places = {"<DIR_A>": tmp_path / "work", "<DIR_B>": tmp_path / "elsewhere", "<LINK_TO_DIR_A>": tmp_path / "link"}
+    places["<DIR_B>"].mkdir()
+    places["<LINK_TO_DIR_A>"].symlink_to(places["<DIR_A>"])
+    first = play.ask("--escalate", "hello")
+
+    for number, turn in enumerate(json.loads(TRIAL.read_text())["turns"], start=2):
+        there = Shell(play.shell.home, places[turn["cwd"]])
+        told = there.json("ask", "--json", "--escalate", "--session", first["session"], "and here?")
+
+        assert (told["outcome"], told["answer"]) == ("completed", f"turn {number}")
+        assert (told["mode"], told["external_session"]) == ("continuation", first["external_session"])
+        assert not told["notices"]
+        assert "turn 1" in json.dumps(play.last["messages"])
+
+
+@pytest.mark.trial("T40")
+def test_t40_another_directory_begins_a_conversation_of_its_own_and_a_link_does_not(stage: Callable[..., Stage], tmp_path: Path) -> None:
+    play = stage(Say("turn 1"), Say("another"), Say("turn 2"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(play.shell.cwd)
+    first = play.ask("--escalate", "hello")
+
+    other = Shell(play.shell.home, tmp_path / "elsewhere").json("ask", "--json", "--escalate", "and here?")
+    back = Shell(play.shell.home, tmp_path / "link").json("ask", "--json", "--escalate", "back again")
+
+    assert (other["mode"], other["session"] == first["session"], other["external_session"] == first["external_session"]) == ("first", False, False)
+    assert (back["mode"], back["session"], back["external_session"]) == ("continuation", first["session"], first["external_session"])
+
+
 def test_cancelled_while_its_tool_runs_no_process_is_left(stage: Callable[..., Stage]) -> None:
     waits = CallTool("Bash", {"command": "sleep 3119 & touch runs; sleep 3120", "description": "wait"})
     play = stage(Say("Hello."), waits, Say("Whole."), more='allowed_tools = ["Bash"]\n')
@@ -155,3 +190,26 @@ def test_cancelled_while_it_answers_the_session_is_intact_and_goes_on(stage: Cal
     assert (running.returncode, json.loads(out)["outcome"]) == (130, "cancelled")
     again = play.ask("--escalate", "go on")
     assert (again["mode"], again["answer"]) == ("continuation", "Whole.")
+
+
+@pytest.mark.parametrize(("attempts", "sends"), [(0, 1), (1, 2), (3, 4)])
+def test_sends_of_a_turn_never_exceed_the_attempts_and_one(stage: Callable[..., Stage], attempts: int, sends: int) -> None:
+    play = stage(*[Fail(529, "overloaded_error", "Overloaded")] * 9, more=f"[agents.claude.limits]\nretry_attempts = {attempts}\n")
+
+    failed = play.ask("--escalate", "hello", code=1)
+
+    assert failed["error"]["type"] == "Overloaded"
+    assert len(play.strong.messages) == sends
+
+
+def test_transient_errors_are_got_over_at_the_start_of_a_conversation_and_within_it(stage: Callable[..., Stage]) -> None:
+    busy = Fail(529, "overloaded_error", "Overloaded")
+    play = stage(busy, busy, busy, Say("First."), busy, Say("Second."))
+
+    first = play.ask("--escalate", "hello")
+    second = play.ask("--escalate", "and now?")
+
+    assert (first["answer"], second["answer"]) == ("First.", "Second.")
+    assert second["external_session"] == first["external_session"]
+    assert json.dumps(play.last["messages"]).count("and now?") == 1
+    assert "hello" in json.dumps(play.last["messages"])

@@ -9,8 +9,12 @@ import pytest
 from orchestrator.documents.turn import turn_document
 from orchestrator.errors import (
     Cancelled,
+    InvalidRequest,
+    Overloaded,
     ProtocolError,
+    ProviderError,
     SessionLost,
+    Unavailable,
 )
 from orchestrator.messages import Text
 from orchestrator.modes import Mode
@@ -21,8 +25,8 @@ from orchestrator.testing.fake_provider import FakeProvider, says
 from ..conftest import OWN, Scene, local, rules, strong, system, texts
 
 
-def own(scene: Scene, *answers: str, **options: object) -> FakeProvider:
-    agent = strong(*[says(answer) for answer in answers], capabilities=OWN, **options)  # type: ignore[arg-type]  # as `strong` takes them
+def own(scene: Scene, *answers: str | list[ProviderError], **options: object) -> FakeProvider:
+    agent = strong(*[says(answer) if isinstance(answer, str) else answer for answer in answers], capabilities=OWN, **options)  # type: ignore[arg-type]  # as `strong` takes them
     scene.cast(local=local(*[says("fine")] * 9), strong=agent)
     return agent
 
@@ -116,6 +120,30 @@ def test_the_agents_own_id_is_adopted_from_a_turn_that_completed(scene: Scene) -
     assert first is not None
     assert second is not None
     assert first.id != second.id
+
+
+def test_each_attempt_to_begin_a_conversation_takes_an_id_of_its_own(scene: Scene) -> None:
+    agent = own(scene, [Unavailable("no")], [Overloaded("busy")], "a", "b")
+
+    report = scene.ask("one", escalate=True)
+    scene.ask("two", escalate=True)
+
+    ids = [request.conversation.id for request in agent.requests if request.conversation]
+    assert report.error is None
+    assert len(set(ids[:3])) == 3
+    assert ids[3] == ids[2]
+
+
+@pytest.mark.parametrize(("errors", "sends"), [([Overloaded("busy")], 2), ([Overloaded("busy")] * 2, 2), ([InvalidRequest("no")], 1)])
+def test_an_attempt_to_go_on_is_repeated_at_most_once_and_in_the_same_conversation(scene: Scene, errors: list[ProviderError], sends: int) -> None:
+    agent = own(scene, "a", *([error] for error in errors), "b", "c")
+    scene.ask("one", escalate=True)
+
+    report = scene.ask("two", escalate=True)
+
+    assert len(agent.requests) == 1 + sends
+    assert len({request.conversation.id for request in agent.requests if request.conversation}) == 1
+    assert (report.error is None) == (len(errors) < sends)
 
 
 def test_after_a_downgrade_the_old_id_is_replaced_only_when_the_new_one_completed(scene: Scene) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from escalera_claude_cli.child import INSTALL_HINT
 from escalera_claude_cli.command import program_path
 from escalera_claude_cli.login import login_found
+from escalera_claude_cli.processes import end_tree
 from orchestrator.providers import CheckResult
 
 SECONDS = 2.5
@@ -83,8 +84,11 @@ def _said(command: list[str], environ: Mapping[str, str], where: str | None) -> 
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
+    if sys.platform == "win32":
+        end_tree(child.pid)
+    else:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     for pipe in (child.stdout, child.stderr):
         if pipe is not None:

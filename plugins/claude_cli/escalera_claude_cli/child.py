@@ -1,4 +1,4 @@
-"""One `claude` child: its pipes, each with a thread of its own, and its end."""
+"""One `claude` child: its pipes, each with a thread of its own, its orientation file, and its end."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ import os
 import queue
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import IO, Literal
 
 from escalera_claude_cli import processes
-from escalera_claude_cli.command import json_line, program_path
+from escalera_claude_cli.command import command_line, json_line, program_path
+from escalera_claude_cli.environment import CONVERSATION_MARK
 from escalera_claude_cli.lines import Line, LineReader, Noise, Skipped
+from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.timing import Timing
 from orchestrator.errors import InvalidRequest
+from orchestrator.messages import well_formed
+from orchestrator.providers import Conversation
 
 STDERR_TAIL = 64 * 1024
 CHUNK = 256 * 1024
@@ -40,22 +47,54 @@ Output = Line | Noise | Skipped | Literal[Silence.END]
 
 
 class Child:
-    """A started child. `next_output` gives what it says; `end` leaves neither it nor anything it started behind."""
+    """A started child. `next_output` gives what it says; `end` leaves neither it nor anything it started behind.
 
-    def __init__(self, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], marks: Mapping[str, str], timing: Timing) -> None:
+    One that `stays` holds its input open behind a good result: it may be sent the message of another turn.
+    """
+
+    def __init__(
+        self,
+        options: ClaudeOptions,
+        conversation: Conversation,
+        *,
+        cwd: str,
+        environ: Mapping[str, str],
+        marks: Mapping[str, str],
+        timing: Timing,
+        stays: bool = False,
+        platform: str = sys.platform,
+    ) -> None:
+        self._on_windows = platform == "win32"
         self._marks = marks
         self._timing = timing
-        self._process = _start(argv, cwd, {**environ, **marks})
+        self._file = SystemPromptFile(conversation.system_text)
+        try:
+            argv = command_line(options, conversation, program=program_path(options.bin, platform), system_prompt_file=self._file.path)
+            self._process = _start(argv, cwd, {**environ, **marks})
+        except BaseException:
+            self._file.remove()
+            raise
         self._output: queue.SimpleQueue[Output] = queue.SimpleQueue()
         self._input: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._stderr = bytearray()
         self._family: set[processes.Process] = set()
+        self._helpers: set[processes.Process] = set()
         self._questions = _Questions()
+        self._stays = stays
+        self._resulted = False
+        self.result: Line | None = None
+        """The result line of the turn before: what it counted counts on in the next."""
         self._ending = threading.Lock()
         self._ended = False
         _in_thread(self._write, self._process.stdin)
         _in_thread(self._read, self._process.stdout)
         self._drainer = _in_thread(self._drain, self._process.stderr)
+
+    def begin(self, message: str) -> None:
+        """Begin a turn, with its message; what standard error told before belongs to earlier ones."""
+        self._resulted = False
+        self._stderr.clear()
+        self.send(message)
 
     def send(self, line: str) -> None:
         """Put a line on the child's standard input; never blocks, and is for nothing once the child has gone."""
@@ -63,7 +102,22 @@ class Child:
 
     def close_input(self) -> None:
         """Tell the child that nothing more comes: it goes when it is done."""
+        self._stays = False
         self._input.put(None)
+
+    @property
+    def stays(self) -> bool:
+        """Whether it would take another turn."""
+        return self._stays
+
+    def is_ready(self) -> bool:
+        """Whether it waits for another turn: it is there, and has said nothing since the last."""
+        return self._stays and self._output.empty() and self.wait(0) is None
+
+    def is_alone(self) -> bool:
+        """Whether all that its turn started has gone, but for the servers that were there before the turn asked anything."""
+        started = processes.family(self._process.pid) | processes.marked({CONVERSATION_MARK: self._marks[CONVERSATION_MARK]})
+        return {process for process in started - self._helpers if process.pid != self._process.pid} == set()
 
     def next_output(self, timeout: float) -> Output:
         """The next thing on standard output, `EndOfOutput` behind the last. Raises `queue.Empty` when nothing came."""
@@ -86,6 +140,12 @@ class Child:
         except subprocess.TimeoutExpired:
             return None
 
+    def finish(self) -> None:
+        """End it after its turn: it goes by itself, or is made to."""
+        self.close_input()
+        self.wait(self._timing.after_result)
+        self.end()
+
     def end(self) -> None:
         """Interrupt, SIGINT, then TERM and KILL to the child and all it started; returns when they have gone.
 
@@ -95,10 +155,14 @@ class Child:
         with self._ending:
             if self._ended:
                 return
+            self._stays = False  # before the look at the result: the reading thread does both in the other order
+            if self._resulted:
+                self.close_input()
             self._remember_family()
             if self.wait(0) is None:
                 self._ask_to_stop()
             self._sweep()
+            self._file.remove()
             self._ended = True
 
     def end_soon(self) -> None:
@@ -109,6 +173,8 @@ class Child:
         self.send(json_line({"type": "control_request", "request_id": "escalera-interrupt", "request": {"subtype": "interrupt"}}))
         if self.wait(self._timing.after_interrupt) is not None:
             return
+        if self._on_windows:
+            return  # there is no signal that only this child would get
         self._remember_family()
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
@@ -117,14 +183,16 @@ class Child:
     def _sweep(self) -> None:
         """TERM, then KILL, to what is left; a second look finds what was started meanwhile."""
         self.close_input()
+        if self._on_windows:
+            processes.end_tree(self._process.pid)
         self._remember_family()
         deadline = self._timing.monotonic() + self._timing.after_term
         self._process.terminate()
-        processes.end(self._family | processes.marked(self._marks), grace=self._timing.after_term)
+        processes.end(self._family | processes.of_turn(self._marks), grace=self._timing.after_term)
         self.wait(max(0.0, deadline - self._timing.monotonic()))
         self._remember_family()
         self._process.kill()
-        processes.end(self._family | processes.marked(self._marks), grace=0.0)
+        processes.end(self._family | processes.of_turn(self._marks), grace=0.0)
         self.wait(1.0)
 
     def _remember_family(self) -> None:
@@ -158,9 +226,13 @@ class Child:
     def _act_at_once(self, line: Line) -> None:
         if line.get("type") == "control_cancel_request":
             self._questions.withdrawal(str(line.get("request_id"))).set()
+        if line.get("type") == "system" and line.get("subtype") == "init" and self._stays:
+            self._helpers = processes.family(self._process.pid)
         if line.get("type") == "result":
             self._remember_family()
-            self.close_input()
+            self._resulted = True
+            if not self._stays:
+                self.close_input()
 
     def _drain(self, pipe: IO[bytes]) -> None:
         with pipe:
@@ -192,11 +264,24 @@ class _Questions:
                 event.set()
 
 
-def _start(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    program = program_path(argv[0])
+class SystemPromptFile:
+    """A text in a file only this user can read, in a folder of its own."""
+
+    def __init__(self, text: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="escalera-", ignore_cleanup_errors=True)
+        path = Path(self._folder.name) / "system-prompt.md"
+        path.touch(mode=0o600)
+        path.write_bytes(well_formed(text).encode())
+        self.path = str(path)
+
+    def remove(self) -> None:
+        self._folder.cleanup()
+
+
+def _start(argv: list[str], cwd: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            [program, *argv[1:]],
+            argv,
             cwd=cwd or None,
             env=environ,
             stdin=subprocess.PIPE,
@@ -205,7 +290,7 @@ def _start(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> subproc
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise start_failure(program, cwd, error) from error
+        raise start_failure(argv[0], cwd, error) from error
 
 
 def start_failure(program: str, cwd: str, error: Exception) -> InvalidRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,9 +52,17 @@ def preview(options: ClaudeOptions, request: Request) -> dict[str, Any]:  # the 
     }
 
 
-def program_path(program: str) -> str:
-    """The configured program with `~` filled in; a bare name is looked up on the child's PATH when it is started."""
-    return os.path.expanduser(program)
+def program_path(program: str, platform: str = sys.platform) -> str:
+    """The configured program with `~` filled in; a bare name is looked up on PATH when it is started. `platform` as in `sys.platform`.
+
+    On Windows the `.exe` itself: the batch file that npm puts on PATH would hand everything to the command interpreter, which reads it its own way.
+    """
+    path = os.path.expanduser(program)
+    if platform != "win32" or path.lower().endswith(".exe"):
+        return path
+    if path.lower().endswith((".cmd", ".bat", ".ps1")):
+        raise InvalidRequest(f"claude was not started: {program!r} is a script", hint="name the claude.exe behind it in the agent's `bin`")
+    return f"{path}.exe"
 
 
 def conversation_of(request: Request) -> Conversation:

@@ -19,21 +19,26 @@ OUTER_SESSION = frozenset(
 CONVERSATION_MARK = "_ESCALERA_EXTERNAL_SESSION"
 """By this one and the session's the processes of a turn are found again when nothing else leads to them."""
 
-OWN_RETRIES = "2"
-"""The CLI's own retries (its default waits for minutes). Not 0: once an answer has begun, only the CLI can repeat a request."""
+MAX_RETRIES = "CLAUDE_CODE_MAX_RETRIES"
+OWN_RETRIES = 1
+"""The CLI's own retries of a request (its default waits for minutes). Not 0: once an answer has begun, only the CLI can repeat one."""
 
 
 def child_environment(environ: Mapping[str, str], options: ClaudeOptions, secret_values: Sequence[str] = ()) -> dict[str, str]:
     """The user's environment, minus the marks of an outer Claude session and the secrets of other agents, then `env` of the options."""
     secrets = {value for value in secret_values if value}
     kept = {name: value for name, value in environ.items() if name not in OUTER_SESSION | {SESSION_MARK, CONVERSATION_MARK} and value not in secrets}
-    kept.setdefault("CLAUDE_CODE_MAX_RETRIES", OWN_RETRIES)
     for name, value in options.env.items():
         if value is False:
             kept.pop(name, None)
         else:
             kept[name] = value.get_secret_value()
     return kept
+
+
+def own_retries(retries_left: int | None) -> int:
+    """How often the CLI may repeat a request by itself: each time counts among the retries of the turn."""
+    return OWN_RETRIES if retries_left is None else min(OWN_RETRIES, retries_left)
 
 
 def marks(session: str, conversation: str) -> dict[str, str]:

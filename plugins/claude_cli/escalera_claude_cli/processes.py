@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from escalera_claude_cli.environment import CONVERSATION_MARK
 
 POLL = 0.02
 """Seconds between two looks at processes that are ending: those of others cannot be waited for."""
@@ -49,6 +52,19 @@ def marked(marks: Mapping[str, str]) -> set[Process]:
     return set(table) - _ancestors_and_self()
 
 
+def of_turn(marks: Mapping[str, str]) -> set[Process]:
+    """What bears a turn's marks: its conversation's, or its session's alone, unless it descends from this process: another agent's child may wait there."""
+    found = marked(marks)
+    if not found:
+        return found
+    return marked({name: value for name, value in marks.items() if name == CONVERSATION_MARK}) | (found - family(os.getpid()))
+
+
+def marks_are_readable() -> bool:
+    """Whether processes can be found by their marks here."""
+    return Path("/proc/self/environ").exists()
+
+
 def end(processes: Iterable[Process], *, grace: float) -> None:
     """Ask processes to go, and kill those that are left after `grace` seconds."""
     left = {process for process in processes if _signal(process, signal.SIGTERM)}
@@ -58,6 +74,12 @@ def end(processes: Iterable[Process], *, grace: float) -> None:
         left = {process for process in left if _alive(process)}
     for process in left:
         _signal(process, signal.SIGKILL)
+
+
+def end_tree(pid: int) -> None:
+    """On Windows: end a process and all it started, with the system's own tool."""
+    with contextlib.suppress(OSError):
+        subprocess.run(["taskkill", "/T", "/F", "/PID", str(pid)], capture_output=True, check=False)
 
 
 def _signal(process: Process, number: int) -> bool:
@@ -92,7 +114,7 @@ def _table() -> dict[Process, int]:
 def _look(pids: list[int] | None) -> Iterator[tuple[Process, int]]:
     if Path("/proc/self/stat").exists():
         return _look_in_proc(pids)
-    return _look_with_ps(pids)
+    return _look_with_ps(pids) if shutil.which("ps") else iter(())
 
 
 def _look_in_proc(pids: list[int] | None) -> Iterator[tuple[Process, int]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from escalera_claude_cli import command
+from escalera_claude_cli import command, processes
 from escalera_claude_cli.check import check_claude
 from escalera_claude_cli.environment import child_environment
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.turn import run_turn
+from escalera_claude_cli.waiting import Waiting
 from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request
 
 CAPABILITIES = Capabilities(
@@ -19,13 +20,15 @@ CAPABILITIES = Capabilities(
 
 
 class ClaudeProvider:
-    """Runs each turn in a `claude` process of its own; holds nothing between turns."""
+    """Runs each turn in a `claude` process of its own, or, for as long as our process lives on, in that of the conversation's last turn."""
 
     def __init__(self, options: ClaudeOptions, context: AgentContext, timing: Timing | None = None) -> None:
         self._options = options
         self._context = context
         self._environ = child_environment(context.environ, options, context.secret_values)
         self._timing = timing or Timing()
+        # Where no process can be found by its marks, a child could wait on while another process of ours goes on with its conversation.
+        self._waiting = Waiting(self._timing.longest_wait) if context.long_lived and processes.marks_are_readable() else None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -47,7 +50,12 @@ class ClaudeProvider:
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
         """Run one turn. Raises from the error tree; `ask` is called in the thread that iterates."""
         cancel.raise_if_set()
-        yield from run_turn(self._options, request, environ=self._environ, timing=self._timing, cancel=cancel, ask=ask)
+        yield from run_turn(self._options, request, environ=self._environ, timing=self._timing, cancel=cancel, ask=ask, waiting=self._waiting)
+
+    def close(self) -> None:
+        """End the child that waits for a next turn; turns after this one keep none."""
+        if self._waiting is not None:
+            self._waiting.close()
 
     def check(self) -> CheckResult:
         """Whether the program is there and logged in, as far as that shows without spending tokens."""

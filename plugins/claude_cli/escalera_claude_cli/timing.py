@@ -19,3 +19,5 @@ class Timing:
     after_term: float = 0.8
     after_result: float = 5.0
     """How long the child may take to go by itself after its result line; the turn stands either way."""
+    longest_wait: float = 900.0
+    """How long a child may wait for the next turn of its conversation."""

@@ -28,6 +28,9 @@ SYNTHETIC = "<synthetic>"
 SESSION_ID = re.compile(r"[0-9A-Za-z_-]{1,128}")
 NOISE_KEPT = 2000
 
+PASSING_TOOLS = frozenset({"Bash", "Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "WebFetch", "WebSearch", "TodoWrite", "AskUserQuestion"})
+"""Tools that change nothing in the process itself. Others start agents in the background, leave plan mode, go to another folder, set timers."""
+
 
 @dataclass(slots=True)
 class Draft:
@@ -48,9 +51,10 @@ class Stream:
 
 
 class Transcript:
-    """Takes the lines of one turn in order."""
+    """Takes the lines of one turn in order; `before` is the result line of the turn before in the same process."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Line | None = None) -> None:
+        self._before = before
         self.session_id: str | None = None
         self.model: str | None = None
         self.result: Line | None = None
@@ -62,10 +66,14 @@ class Transcript:
         self.noise = ""
         self.answered = False
         """Whether more than the CLI's own beginnings came."""
+        self.retries = 0
+        """How often the CLI has asked again by itself."""
         self.retry_delay = 0.0
         """Seconds of silence that the last line announced."""
         self.said_anything = False
         self.tool_calls = 0
+        self.settled = True
+        """Whether all that was done is over with the turn, as far as its tools tell."""
         self.open_tools: set[str] = set()
         """Tools that run: their silence is not the agent's."""
         self._texts: list[str] = []
@@ -126,6 +134,7 @@ class Transcript:
             yield from self._take_session_id(line)
         elif line.get("subtype") == "api_retry":
             self.retry_delay = (_number(line.get("retry_delay_ms")) or 0.0) / 1000
+            self.retries += 1
             yield from self._withdraw()
             cause = " ".join(str(line[key]) for key in ("error_status", "error") if line.get(key))
             attempt, most = line.get("attempt"), line.get("max_retries")
@@ -178,6 +187,7 @@ class Transcript:
         self._draft.parts.extend(parts)
         self.open_tools.update(part.id for part in parts if isinstance(part, ToolCall))
         self.tool_calls += sum(isinstance(part, ToolCall) for part in parts)
+        self.settled = self.settled and all(map(_ends_with_the_turn, parts))
         if self._stream:
             self._stream.text = ""
 
@@ -200,7 +210,7 @@ class Transcript:
     def _take_result(self, line: Line) -> Iterator[Event]:
         self.result = line
         yield from self._take_session_id(line)
-        if usage := _usage(line):
+        if usage := _usage(line, _mapping(self._before)):
             yield UsageReport(usage)
         denied = {_string(_mapping(denial).get("tool_name")) for denial in _sequence(line.get("permission_denials"))}
         if denied:
@@ -240,6 +250,12 @@ def _parts(message: Mapping[str, Any], model: str) -> list[Part]:
     return parts
 
 
+def _ends_with_the_turn(part: Part) -> bool:
+    if not isinstance(part, ToolCall):
+        return True
+    return (part.name in PASSING_TOOLS or part.name.startswith("mcp__")) and not part.arguments.get("run_in_background")
+
+
 def _stands_in(answer: str, parts: Sequence[Part], earlier: Sequence[str]) -> bool:
     """Whether the answer was told already: as the last text, as all texts of the last message, or as the last message before."""
     texts = [part.text for part in parts if isinstance(part, Text)]
@@ -251,15 +267,20 @@ def _without_texts_of(answer: str, parts: Sequence[Part]) -> list[Part]:
     return [part for part in parts if not (isinstance(part, Text) and part.text.strip() in answer)]
 
 
-def _usage(result: Line) -> Usage | None:
-    """The turn's usage; that of the models where the sum is all zero, as after an answer without streaming. None where nothing was spent."""
-    total, by_model = _mapping(result.get("usage")), [_mapping(value) for value in _mapping(result.get("modelUsage")).values()]
+def _usage(result: Line, before: Mapping[str, Any]) -> Usage | None:
+    """The turn's usage; that of the models where the sum is all zero, as after an answer without streaming. None where nothing was spent.
+
+    The cost and the models' usage add up over the turns of one process; `before` is what the turn before told.
+    """
+    total, by_model = _mapping(result.get("usage")), _mapping(result.get("modelUsage"))
+    earlier = _mapping(before.get("modelUsage"))
+    cost = _since(_number(result.get("total_cost_usd")), _number(before.get("total_cost_usd")))
     reported = Usage(
         input_tokens=_count(total.get("input_tokens")),
         output_tokens=_count(total.get("output_tokens")),
         cache_read_tokens=_count(total.get("cache_read_input_tokens")),
         cache_write_tokens=_count(total.get("cache_creation_input_tokens")),
-        cost_usd=(cost := _number(result.get("total_cost_usd"))),
+        cost_usd=cost,
         cost_source=None if cost is None else "reported",  # by the CLI's own price list: under a subscription nothing is charged
     )
     if any((reported.input_tokens, reported.output_tokens, reported.cache_read_tokens, reported.cache_write_tokens)):
@@ -267,18 +288,26 @@ def _usage(result: Line) -> Usage | None:
     if not by_model:
         return reported if reported.cost_usd else None
     return Usage(
-        input_tokens=_sum(by_model, "inputTokens"),
-        output_tokens=_sum(by_model, "outputTokens"),
-        cache_read_tokens=_sum(by_model, "cacheReadInputTokens"),
-        cache_write_tokens=_sum(by_model, "cacheCreationInputTokens"),
+        input_tokens=_sum(by_model, earlier, "inputTokens"),
+        output_tokens=_sum(by_model, earlier, "outputTokens"),
+        cache_read_tokens=_sum(by_model, earlier, "cacheReadInputTokens"),
+        cache_write_tokens=_sum(by_model, earlier, "cacheCreationInputTokens"),
         cost_usd=reported.cost_usd,
         cost_source=reported.cost_source,
     )
 
 
-def _sum(models: Sequence[Mapping[str, Any]], key: str) -> int | None:
-    counts = [count for count in (_count(model.get(key)) for model in models) if count is not None]
+def _sum(models: Mapping[str, Any], earlier: Mapping[str, Any], key: str) -> int | None:
+    found = [_since(_count(_mapping(model).get(key)), _count(_mapping(earlier.get(name)).get(key))) for name, model in models.items()]
+    counts = [int(count) for count in found if count is not None]
     return sum(counts) if counts else None
+
+
+def _since(total: float | None, before: float | None) -> float | None:
+    """What came on top; all of it where the total does not add up over the turns."""
+    if total is None or before is None or total < before:
+        return total
+    return round(total - before, 12)
 
 
 def _content(value: object) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import tempfile
+import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from escalera_claude_cli import processes
 from escalera_claude_cli.child import PIPE_GRACE, Child, EndOfOutput, Nothing, Output, Silence
-from escalera_claude_cli.command import command_line, conversation_of, json_line, user_line
-from escalera_claude_cli.environment import marks
+from escalera_claude_cli.command import conversation_of, json_line, user_line
+from escalera_claude_cli.environment import MAX_RETRIES, marks, own_retries
 from escalera_claude_cli.lines import Line
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.permissions import answer_request
@@ -19,9 +18,9 @@ from escalera_claude_cli.timers import Timers
 from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.transcript import Transcript
 from escalera_claude_cli.verdict import Ending, judge
-from orchestrator.errors import Cancelled, TimedOut
-from orchestrator.messages import well_formed
-from orchestrator.providers import Ask, Cancel, Event, Notice, Request, UsageReport
+from escalera_claude_cli.waiting import Waiting, terms_of
+from orchestrator.errors import Cancelled, ProviderError, TimedOut
+from orchestrator.providers import Ask, Cancel, Event, Finished, Notice, Request, UsageReport
 
 POLL = 0.1
 """Seconds between two looks at the limits while nothing comes."""
@@ -29,21 +28,57 @@ POLL = 0.1
 REAP_GRACE = 0.5
 
 
-def run_turn(options: ClaudeOptions, request: Request, *, environ: Mapping[str, str], timing: Timing, cancel: Cancel, ask: Ask) -> Iterator[Event]:
-    """Run one turn. Whatever ends it – its result, an error, a cancel, a closed iterator – no process and no file is left."""
+def run_turn(
+    options: ClaudeOptions,
+    request: Request,
+    *,
+    environ: Mapping[str, str],
+    timing: Timing,
+    cancel: Cancel,
+    ask: Ask,
+    waiting: Waiting | None = None,
+    platform: str = sys.platform,
+) -> Iterator[Event]:
+    """Run one turn. Whatever ends it – its result, an error, a cancel, a closed iterator – no process and no file is left.
+
+    But for a child that may have the next turn of its conversation, too: with `waiting`, and after a good end only.
+    """
     conversation = conversation_of(request)
+    if waiting is not None:
+        child = waiting.take(terms_of(options, request, conversation) if conversation.action == "resume" else None)
+        if child is not None:
+            with contextlib.suppress(_Unheard):
+                yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
+                return
     turn_marks = marks(request.session, conversation.id)
-    processes.end(processes.marked(turn_marks), grace=REAP_GRACE)  # left behind by a kill of ours: one turn at a time per session
-    with _system_prompt_file(conversation.system_text) as path:
-        argv = command_line(options, conversation, program=options.bin, system_prompt_file=path)
-        child = Child(argv, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing)
-        stop_listening = cancel.on_cancel(child.end_soon)
-        try:
-            child.send(user_line(request))
-            yield from _Turn(request, child, timing, cancel, ask).events()
-        finally:
-            stop_listening()
+    processes.end(processes.of_turn(turn_marks), grace=REAP_GRACE)  # left behind by a kill of ours: one turn at a time per session
+    if MAX_RETRIES not in options.env:
+        environ = {MAX_RETRIES: str(own_retries(request.retries_left)), **environ}
+    stays = waiting is not None
+    child = Child(options, conversation, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing, stays=stays, platform=platform)
+    yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
+
+
+def _turn_of(child: Child, options: ClaudeOptions, request: Request, timing: Timing, cancel: Cancel, ask: Ask, waiting: Waiting | None) -> Iterator[Event]:
+    stop_listening = cancel.on_cancel(child.end_soon)
+    turn = _Turn(request, child, timing, cancel, ask)
+    try:
+        child.begin(user_line(request))
+        yield from turn.events()
+    finally:
+        in_order = waiting is not None and turn.left_all_in_order()
+        if turn.succeeded and not in_order:
+            child.finish()
+        stop_listening()
+        if waiting is not None and in_order and not cancel.is_set():
+            child.result = turn.result
+            waiting.keep(terms_of(options, request, conversation_of(request), served=turn.model), child)
+        else:
             child.end()
+
+
+class _Unheard(Exception):
+    """The child that waited went before it took the message up, so that another may have it."""
 
 
 class _Turn:
@@ -56,14 +91,37 @@ class _Turn:
         self._timers = Timers(request.timeouts, timing.monotonic)
         self._cancel = cancel
         self._ask = ask
-        self._transcript = Transcript()
+        self._transcript = Transcript(child.result)
+        self.succeeded = False
+        """Whether its proper end was told."""
+
+    @property
+    def model(self) -> str | None:
+        """The model that served it."""
+        return self._transcript.model
+
+    @property
+    def result(self) -> Line | None:
+        """The line that ended it."""
+        return self._transcript.result
 
     def events(self) -> Iterator[Event]:
         yield from self._follow()
-        finished = judge(self._transcript, self._ending())
+        finished = self._judged()
         yield from self._transcript.conclude()
+        self.succeeded = True
         yield finished
-        self._child.wait(self._timing.after_result)
+
+    def _judged(self) -> Finished:
+        try:
+            return judge(self._transcript, self._ending())
+        except ProviderError as error:
+            error.own_retries = self._transcript.retries
+            raise
+
+    def left_all_in_order(self) -> bool:
+        """Whether the child can have another turn: this one ended by its result, and nothing that it began goes on."""
+        return self.succeeded and self._child.stays and self._transcript.settled and self._child.is_alone()
 
     def _follow(self) -> Iterator[Event]:
         """Events up to the result line, or to the end of output without one."""
@@ -73,6 +131,8 @@ class _Turn:
                 yield from self._stop(item)
             self._raise_if_expired()
             if item is EndOfOutput:
+                if self._child.result is not None and not self._transcript.said_anything:
+                    raise _Unheard
                 return
             if item is Nothing:
                 continue
@@ -121,16 +181,8 @@ class _Turn:
         """What the verdict needs beside the lines. A turn that failed is waited for, since stderr may say why."""
         result = self._transcript.result
         failed = result is None or result.get("is_error") is not False or not result.get("result")
+        if failed:
+            self._child.close_input()
         exit_code = self._child.wait(self._timing.after_result if failed else 0)
         resumed = conversation_of(self._request).action == "resume"
         return Ending(exit_code, self._child.stderr(), resumed, self._request.agent, self._timing.wall())
-
-
-@contextlib.contextmanager
-def _system_prompt_file(text: str) -> Iterator[str]:
-    """The text in a file only this user can read, in a folder of its own, for as long as the turn lasts."""
-    with tempfile.TemporaryDirectory(prefix="escalera-") as folder:
-        path = Path(folder) / "system-prompt.md"
-        path.touch(mode=0o600)
-        path.write_bytes(well_formed(text).encode())
-        yield str(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,39 +31,76 @@ LOGIN_HINT = "run `claude` and log in with /login, or set ANTHROPIC_API_KEY or C
 
 Kind = Literal["auth", "funds", "rate", "overloaded", "unavailable", "overflow", "invalid", "model", "lost", "denied", "incomplete", "blocked"]
 
-TEXTS: tuple[tuple[str, Kind], ...] = (
-    (r"no conversation found with session id", "lost"),
-    (r"credit balance is too low|out of (?:extra )?usage credits|billing", "funds"),
-    (USAGE_LIMIT, "rate"),
-    (r"prompt is too long|context (?:window|length)|exceeds? the (?:maximum|context)|conversation is too long|request too large", "overflow"),
-    (r"not logged in|please run /login|invalid api key|authentication|oauth token (?:has )?(?:expired|revoked)|unauthori[sz]ed", "auth"),
-    (r"issue with the selected model|model[^.\n]{0,80}not[ _]found|not_found_error[^\n]{0,80}model", "model"),
-    (r"overloaded|at capacity", "overloaded"),
-    (r"rate.?limit|too many requests|throttl", "rate"),
-    (r"usage policy|content filter|unable to respond to this request", "blocked"),
-    (r"internal server error|connection error|connection refused|econnre|enotfound|etimedout|fetch failed|service unavailable|bad gateway", "unavailable"),
-    (r"session id .{0,80} is already in use|inside another claude code session|unknown option|invalid (?:argument|session id|mcp config)", "invalid"),
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kind of failure: the error it becomes, and all that tells it."""
+
+    kind: Kind
+    error: type[ProviderError]
+    hint: str | None = None
+    status: tuple[int, ...] = ()
+    """HTTP statuses, in the field `api_error_status` or in the text."""
+    own: tuple[str, ...] = ()
+    """The `error` of the event that the CLI wrote in the place of an answer; `invalid_request` and `unknown` tell nothing by themselves."""
+    reason: tuple[str, ...] = ()
+    """The `terminal_reason` of the result line."""
+    text: str | None = None
+    """What the words say; the first row that matches counts."""
+
+
+TABLE = (
+    Row("lost", SessionLost, text=r"no conversation found with session id"),
+    Row(
+        *("funds", OutOfFunds, "add credit to the account that `claude` uses, or choose another agent"),
+        status=(402,),
+        own=("billing_error",),
+        text=r"credit balance is too low|out of (?:extra )?usage credits|billing",
+    ),
+    Row("rate", RateLimited, text=USAGE_LIMIT),
+    Row(
+        *("overflow", ContextOverflow),
+        status=(413,),
+        reason=("prompt_too_long", "blocking_limit"),
+        text=r"prompt is too long|context (?:window|length)|exceeds? the (?:maximum|context)|conversation is too long|request too large",
+    ),
+    Row(
+        *("auth", AuthFailed, LOGIN_HINT),
+        status=(401, 403),
+        own=("authentication_failed", "oauth_org_not_allowed"),
+        text=r"not logged in|please run /login|invalid api key|authentication|oauth token (?:has )?(?:expired|revoked)|unauthori[sz]ed",
+    ),
+    Row(
+        *("model", ModelNotFound, "name a model that the account may use in the agent's `model`"),
+        status=(404,),
+        own=("model_not_found",),
+        text=r"issue with the selected model|model[^.\n]{0,80}not[ _]found|not_found_error[^\n]{0,80}model",
+    ),
+    Row("overloaded", Overloaded, status=(529,), own=("overloaded",), text=r"overloaded|at capacity"),
+    Row("rate", RateLimited, status=(429,), own=("rate_limit",), text=r"rate.?limit|too many requests|throttl"),
+    Row("blocked", Blocked, text=r"usage policy|content filter|unable to respond to this request"),
+    Row(
+        *("unavailable", Unavailable),
+        status=(408, *range(500, 529), *range(530, 1000)),
+        own=("server_error",),
+        text=r"internal server error|connection error|connection refused|econnre|enotfound|etimedout|fetch failed|service unavailable|bad gateway",
+    ),
+    Row(
+        *("invalid", InvalidRequest),
+        status=(400, 422),  # and any other; but 400 on resume is `lost`
+        reason=("image_error",),
+        text=r"session id .{0,80} is already in use|inside another claude code session|unknown option|invalid (?:argument|session id|mcp config)",
+    ),
+    Row("denied", PermissionDenied, "list what it may do in the agent's `allowed_tools`", reason=("stop_hook_prevented", "hook_stopped")),
+    Row("incomplete", Incomplete, own=("max_output_tokens",), reason=("max_turns", "aborted_streaming")),
 )
-"""What texts tell, the more particular first. A status or a name of the CLI's goes before them, but for what a plain 400 hides."""
-
-BY_STATUS: dict[int, Kind] = {
-    **{401: "auth", 402: "funds", 403: "auth", 404: "model", 408: "unavailable", 413: "overflow", 422: "invalid"},
-    **{429: "rate", 529: "overloaded"},
-}
-
-BY_OWN_ERROR: dict[str, Kind] = {
-    **{"authentication_failed": "auth", "oauth_org_not_allowed": "auth", "billing_error": "funds", "rate_limit": "rate", "overloaded": "overloaded"},
-    **{"model_not_found": "model", "server_error": "unavailable", "max_output_tokens": "incomplete"},
-}
-"""By the `error` of the event that the CLI wrote in the place of an answer; `invalid_request` and `unknown` tell nothing by themselves."""
-
-BY_TERMINAL_REASON: dict[str, Kind] = {
-    **{"prompt_too_long": "overflow", "blocking_limit": "overflow", "image_error": "invalid", "stop_hook_prevented": "denied", "hook_stopped": "denied"},
-    **{"max_turns": "incomplete", "aborted_streaming": "incomplete"},
-}
+"""From what Claude Code tells to our errors. What a plain 400 hides goes first, then status, own word, terminal reason, text; else it is unavailable."""
 
 HIDDEN_IN_400: tuple[Kind, ...] = ("funds", "overflow", "lost")
 """What the API answers with a plain 400, so that only the text tells it."""
+
+ENDED_BY_SIGNAL = 128
+"""Exit codes from here on tell of a signal, as a shell does; the lower ones are the program's own."""
 
 STATUS_IN_TEXT = re.compile(r"api error:?\s*(?:request rejected\s*)?\(?([45]\d\d)\b", re.IGNORECASE)
 """Older versions name the status only here."""
@@ -128,13 +164,17 @@ def _by_status(status: int | None, by_text: Kind | None, *, own_error: str | Non
         return None
     if status == 400:  # on resume: the conversation can be found, and never continued
         return "lost" if resumed else "invalid"
-    if status >= 500 and status not in BY_STATUS:
-        return "overloaded" if by_text == "overloaded" else "unavailable"
-    return BY_STATUS.get(status, "invalid")
+    kind: Kind | None = next((row.kind for row in TABLE if status in row.status), None)
+    return _more_exactly(kind or "invalid", by_text)
 
 
 def _by_own_error(own_error: str | None, by_text: Kind | None) -> Kind | None:
-    kind = BY_OWN_ERROR.get(own_error or "")
+    kind = next((row.kind for row in TABLE if own_error in row.own), None)
+    return _more_exactly(kind, by_text)
+
+
+def _more_exactly(kind: Kind | None, by_text: Kind | None) -> Kind | None:
+    """An overload may come under the status and the name of any failure of a server."""
     return "overloaded" if kind == "unavailable" and by_text == "overloaded" else kind
 
 
@@ -142,14 +182,14 @@ def _by_terminal_reason(result: Line) -> Kind | None:
     reason = result.get("terminal_reason")
     if reason == "aborted_tools":
         return "denied" if result.get("permission_denials") else "incomplete"
-    return BY_TERMINAL_REASON.get(reason) if isinstance(reason, str) else None
+    return next((row.kind for row in TABLE if reason in row.reason), None)
 
 
 def _without_result(transcript: Transcript, ending: Ending) -> ProviderError:
     """No result line: incomplete, whatever the exit code – but for a program that said why it could not begin."""
     text = _error_text(transcript, ending)
     kind = None if transcript.answered else _by_text(text)
-    if kind is None and not transcript.said_anything and ending.exit_code is not None and ending.exit_code > 0:
+    if kind is None and not transcript.said_anything and 0 < (ending.exit_code or 0) < ENDED_BY_SIGNAL:
         kind = "invalid"
     if kind:
         return _error(kind, f"claude ended with exit code {ending.exit_code}: {text or 'it said nothing'}", transcript, ending)
@@ -171,21 +211,8 @@ def _error(kind: Kind, text: str, transcript: Transcript, ending: Ending) -> Pro
         return _overflow(text, ending, partial)
     if kind == "lost":
         return SessionLost(text, sent=_status((transcript.result or {}).get("api_error_status"), text) is not None, agent=agent, partial=partial)
-    error, hint = ERRORS[kind]
-    return error(text, hint=hint, agent=agent, partial=partial)
-
-
-ERRORS: dict[Kind, tuple[Callable[..., ProviderError], str | None]] = {
-    "auth": (AuthFailed, LOGIN_HINT),
-    "funds": (OutOfFunds, "add credit to the account that `claude` uses, or choose another agent"),
-    "overloaded": (Overloaded, None),
-    "unavailable": (Unavailable, None),
-    "invalid": (InvalidRequest, None),
-    "model": (ModelNotFound, "name a model that the account may use in the agent's `model`"),
-    "denied": (PermissionDenied, "list what it may do in the agent's `allowed_tools`"),
-    "incomplete": (Incomplete, None),
-    "blocked": (Blocked, None),
-}
+    row = next(row for row in TABLE if row.kind == kind)
+    return row.error(text, hint=row.hint, agent=agent, partial=partial)
 
 
 def _overflow(text: str, ending: Ending, partial: str) -> ProviderError:
@@ -203,7 +230,7 @@ def _status(field: object, text: str) -> int | None:
 
 
 def _by_text(text: str) -> Kind | None:
-    return next((kind for pattern, kind in TEXTS if re.search(pattern, text, re.IGNORECASE)), None)
+    return next((row.kind for row in TABLE if row.text is not None and re.search(row.text, text, re.IGNORECASE)), None)
 
 
 def _number(pattern: str | re.Pattern[str], text: str) -> int | None:

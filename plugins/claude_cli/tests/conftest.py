@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from orchestrator.providers import (
     Timeouts,
     UsageReport,
 )
+from orchestrator.testing.anthropic_server import AnthropicServer
 
 FRAME = """\
 #!{python}
@@ -58,6 +61,10 @@ def asks(identity, tool, **tool_input):
     return {{"type": "control_request", "request_id": identity, "request": {{"subtype": "can_use_tool", "tool_name": tool, "input": tool_input}}}}
 """
 
+
+ID = str(uuid.uuid4())
+"""The conversation of the tests of this run: by it processes are found and ended, and another run's are not ours."""
+MARKED = {"_ESCALERA_EXTERNAL_SESSION": ID}
 
 QUICK = Timing(after_interrupt=0.3, after_sigint=0.3, after_term=0.3, after_result=2.0)
 """An end that does not keep a test waiting."""
@@ -111,7 +118,7 @@ def collect(events: Iterable[Event]) -> Outcome:
 
 
 def conversation(action: str = "start", **more: Any) -> Conversation:
-    values = {"id": "11111111-2222-4333-8444-555555555555", "system_text": "You are in a session.", "context_block": "[context]", **more}
+    values = {"id": ID, "system_text": "You are in a session.", "context_block": "[context]", **more}
     return Conversation(action=action, **values)
 
 
@@ -131,9 +138,16 @@ class Stage:
         return str(path)
 
     def provider(
-        self, program: str, *, environ: Mapping[str, str] | None = None, secrets: tuple[str, ...] = (), timing: Timing = QUICK, **options: Any
+        self,
+        program: str,
+        *,
+        environ: Mapping[str, str] | None = None,
+        secrets: tuple[str, ...] = (),
+        timing: Timing = QUICK,
+        long_lived: bool = False,
+        **options: Any,
     ) -> ClaudeProvider:
-        context = AgentContext("claude", str(self.workspace), {**os.environ, **(environ or {})}, secrets)
+        context = AgentContext("claude", str(self.workspace), {**os.environ, **(environ or {})}, secrets, long_lived)
         return ClaudeProvider(ClaudeOptions(bin=program, **options), context, timing)
 
     def request(self, prompt: str = "hi", *, session: str = "", timeouts: Timeouts | None = None, **conversation_values: Any) -> Request:
@@ -178,6 +192,13 @@ class Stage:
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., AnthropicServer]]:
+    """Starts stand-ins for the API, with the steps they shall take."""
+    with ExitStack() as servers:
+        yield lambda *steps: servers.enter_context(AnthropicServer(steps))
 
 
 @pytest.fixture

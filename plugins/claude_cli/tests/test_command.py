@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,9 +74,15 @@ def test_environment_is_the_users_without_what_belongs_to_others():
     assert child == {"HOME": "/h", "CLAUDE_CODE_USE_BEDROCK": "1", "ADDED": "yes", "CLAUDE_CODE_MAX_RETRIES": "0"}
 
 
-def test_retries_of_the_cli_are_bounded_unless_the_user_says_otherwise():
-    assert child_environment({}, ClaudeOptions())["CLAUDE_CODE_MAX_RETRIES"] == "2"
-    assert child_environment({"CLAUDE_CODE_MAX_RETRIES": "5"}, ClaudeOptions())["CLAUDE_CODE_MAX_RETRIES"] == "5"
+def test_retries_of_the_cli_are_bounded_unless_the_user_says_otherwise(stage):
+    body = "heard(); say(init(), result(os.environ.get('CLAUDE_CODE_MAX_RETRIES', 'unset')))"
+
+    def told(retries_left=None, **more):
+        return stage.turn(body, replace(stage.request(), retries_left=retries_left), **more).texts
+
+    assert [told(), told(3), told(1), told(0)] == [["1"], ["1"], ["1"], ["0"]]
+    assert told(3, environ={"CLAUDE_CODE_MAX_RETRIES": "5"}) == ["5"]
+    assert told(3, env={"CLAUDE_CODE_MAX_RETRIES": "7"}) == ["7"]
 
 
 def test_configuration_folder_is_the_childs():

@@ -2,64 +2,34 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from escalera_claude_cli import processes
-from escalera_claude_cli.timing import Timing
 
 from orchestrator.errors import Cancelled, Overloaded, SessionLost
 from orchestrator.providers import Answer, Cancel, ToolResultSeen
-from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Hang, Say, Step
+from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Hang, Say
 
-CLAUDE = os.environ.get("ESCALERA_TEST_CLAUDE") or shutil.which("claude") or ""
+from .conftest import ID, MARKED, collect, nobody
+from .real import needs_claude, real_provider, user_text
 
-pytestmark = pytest.mark.skipif(not CLAUDE, reason="no real claude: none on PATH, and ESCALERA_TEST_CLAUDE names none")
+pytestmark = needs_claude
 
-ID = "0a0a0a0a-0001-4000-8000-000000000001"
 SYSTEM_TEXT = "Orientation: état ☃ \u2028 of the session.\n<percept>&amp;</percept>\n"
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., AnthropicServer]]:
-    servers: list[AnthropicServer] = []
-
-    def start(*steps: Step) -> AnthropicServer:
-        servers.append(AnthropicServer(steps))
-        servers[-1].start()
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
-
-
-@pytest.fixture
 def turn(stage, tmp_path: Path):
-    """Runs a turn of the real program, which sees a home of its own and no network but the server's."""
-    home = tmp_path / "home"
-    home.mkdir()
-    apart = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), "ANTHROPIC_API_KEY": "dummy"}
-    quiet = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING")
+    """Runs a turn of the real program."""
 
-    def run(server: AnthropicServer, request, *, environ=None, **more):
-        around = {**apart, **dict.fromkeys(quiet, "1"), "ANTHROPIC_BASE_URL": server.url, **(environ or {})}
-        return stage.run(CLAUDE, request, environ=around, timing=Timing(), **more)
+    def run(server: AnthropicServer, request, *, ask=nobody, cancel=None, **more):
+        return collect(real_provider(stage, tmp_path / "home", server.url, **more).run(request, cancel=cancel or Cancel(), ask=ask))
 
     return run
-
-
-def user_text(body) -> str:
-    """The last user message's own text; the CLI puts reminders of its own beside it."""
-    last = [message for message in body["messages"] if message["role"] == "user"][-1]
-    content = last["content"]
-    return content if isinstance(content, str) else content[-1]["text"]
 
 
 def test_conversation_starts_and_goes_on_with_the_same_system_text(stage, serve, turn):
@@ -129,11 +99,11 @@ def test_cancel_while_a_tool_runs_leaves_no_process(stage, serve, turn):
         cancel.set()
 
     threading.Thread(target=cancel_once_it_runs).start()
-    outcome = turn(server, stage.request(id=ID, session="s"), cancel=cancel, allowed_tools=("Bash",))
+    outcome = turn(server, stage.request(id=ID, session=f"session of {ID}"), cancel=cancel, allowed_tools=("Bash",))
 
     assert type(outcome.error) is Cancelled
     assert time.monotonic() - cancelled_at[0] < 6
-    assert not processes.marked({"_ESCALERA_EXTERNAL_SESSION": ID})
+    assert not processes.marked(MARKED)
 
 
 def test_broken_stream_is_asked_again_and_its_deltas_are_void(stage, serve, turn):
@@ -152,7 +122,8 @@ def test_retries_of_the_cli_are_few(stage, serve, turn):
     outcome = turn(server, stage.request(id=ID))
 
     assert type(outcome.error) is Overloaded
-    assert len(server.messages) <= 3
+    assert len(server.messages) == 2
+    assert outcome.error.own_retries == 1
 
 
 def test_unknown_conversation_is_lost(stage, serve, turn):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +15,8 @@ from escalera_claude_cli.timing import Timing
 from orchestrator import errors
 from orchestrator.providers import Answer, Cancel, ExternalSessionStarted, Finished, TextDelta, Timeouts
 
+from .conftest import ID, MARKED
+
 TAKES_NO_HINT = """
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -27,8 +27,6 @@ subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(sign
                  start_new_session=True)
 while not os.path.exists("grandchild"): time.sleep(0.01)
 """
-
-MARKED = {"_ESCALERA_EXTERNAL_SESSION": "11111111-2222-4333-8444-555555555555"}
 
 
 def cancel_when(path: Path, cancel: Cancel) -> None:
@@ -139,11 +137,14 @@ def test_child_that_stays_after_its_result_is_ended_and_the_turn_stands(stage):
 
 
 def test_orphan_of_a_killed_orchestrator_is_ended_at_the_next_turn(stage):
-    orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, "_ESCALERA_SESSION": "the session"})
+    mark = {"_ESCALERA_SESSION": f"session of {ID}"}
+    subprocess.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 &"], env={**os.environ, **mark}, check=True)
+    while not processes.marked(mark):  # it may be in the midst of its start
+        time.sleep(0.01)
 
-    stage.turn("heard(); say(init(), result('done'))", stage.request(session="the session"))
+    stage.turn("heard(); say(init(), result('done'))", stage.request(session=f"session of {ID}"))
 
-    assert orphan.wait(5) == -signal.SIGTERM
+    assert not processes.marked(mark)
 
 
 def test_output_held_open_by_a_process_that_outlives_the_child_ends_with_the_child(stage):
@@ -265,6 +266,29 @@ def test_nothing_at_all_is_an_empty_answer_with_what_stderr_told(stage):
     assert "config is broken" in outcome.error.message
 
 
+def test_end_of_a_flood_on_stderr_is_what_is_told(stage):
+    outcome = stage.turn("sys.stderr.write('noise ' * 100_000 + 'this is why'); sys.stderr.flush(); sys.exit(1)")
+
+    assert outcome.error.message.endswith("this is why")
+    assert len(outcome.error.message) < 3000
+
+
+def test_usage_of_the_models_counts_where_the_sum_is_all_zero(stage):
+    zero = {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+    models = {"a": {"inputTokens": 5, "outputTokens": 6, "cacheReadInputTokens": 7}, "b": {"inputTokens": 1, "cacheCreationInputTokens": 2}}
+
+    usage = stage.turn(f"heard(); say(init(), result('fine', usage={zero}, modelUsage={models}, total_cost_usd=0.5))").usage
+
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == (6, 6, 7, 2)
+    assert (usage.cost_usd, usage.cost_source) == (0.5, "reported")
+
+
+def test_what_was_not_reported_stays_unknown(stage):
+    usage = stage.turn("heard(); say(init(), result('fine', usage={'input_tokens': 3}))").usage
+
+    assert (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (3, None, None)
+
+
 def test_refusal_is_blocked(stage):
     outcome = stage.turn("heard(); say(init(), assistant(text('I')), result('I', stop_reason='refusal'))")
 
@@ -276,6 +300,13 @@ def test_program_that_refuses_its_arguments_says_so(stage):
 
     assert type(outcome.error) is errors.InvalidRequest
     assert "--tea" in outcome.error.message
+
+
+@pytest.mark.parametrize(("exit_code", "kind"), [(1, errors.InvalidRequest), (143, errors.Incomplete), (0, errors.Incomplete)])
+def test_program_that_was_ended_before_it_said_anything_is_no_wrong_request(stage, exit_code, kind):
+    outcome = stage.turn(f"heard(); sys.exit({exit_code})")
+
+    assert type(outcome.error) is kind
 
 
 @pytest.mark.parametrize("wrong", [{"usage": 7, "modelUsage": []}, {"total_cost_usd": 1e999}, {"permission_denials": "x"}, {"session_id": "\x1b[31m"}])
