@@ -127,6 +127,8 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
             turn = _opened(plan, turn.started_at)
             watch(Shown("notice", plan.notices[-1]))
             error = _run(plan, limits, heard, answered, desk)
+    if error is None and (other := _other_model(place, plan, answered)) is not None:
+        answered.notice(other)
     return record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
 
 
@@ -138,6 +140,23 @@ def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Des
     except EscaleraError as error:
         return error
     return None
+
+
+def _other_model(place: Workplace, plan: Plan, answered: Answered) -> str | None:
+    """Says that another model answered than was asked for; not again in every turn (page 7)."""
+    asked, served = plan.agent.provider.model, answered.model_served
+    if asked is None or served is None or _is_same_model(asked, served):
+        return None
+    before = next(place.store.log(plan.standing.session.id).newest_first(role=plan.route.role), None)
+    if before is not None and (before.agent, before.model_requested, before.model_served) == (plan.agent.name, asked, served):
+        return None
+    return f"{plan.agent.name!r} was asked for the model {asked}, and {served} answered"
+
+
+def _is_same_model(asked: str, served: str) -> bool:
+    """Whether one name is the other with a vendor before it or a version behind it, as aliases are answered for."""
+    short, long = sorted((name.casefold().rpartition("/")[2] for name in (asked, served)), key=len)
+    return short in long
 
 
 def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost, spent: float) -> Limits | None:

@@ -125,6 +125,25 @@ def test_usage_and_models_are_kept(scene: Scene) -> None:
     assert (turn.usage.input_tokens, turn.usage.output_tokens, turn.model_requested, turn.model_served) == (10, 2, "local-1", "local-1b")
 
 
+@pytest.mark.parametrize(
+    ("served", "told"),
+    [
+        ("local-1", False),
+        ("local-1-20260101", False),
+        ("vendor/LOCAL-1", False),
+        ("other", True),
+        (None, False),
+    ],
+)
+def test_another_model_than_the_one_that_was_asked_for_is_told_once(scene: Scene, served: str | None, told: bool) -> None:
+    scene.cast(local=local(says("ok", model=served), says("ok", model=served)), strong=strong())
+
+    first, second = scene.ask(), scene.ask()
+
+    assert first.notices == (("'local' was asked for the model local-1, and other answered",) if told else ())
+    assert second.notices == ()
+
+
 def test_questions_go_to_the_broker(scene: Scene) -> None:
     primary = local([Question("May I?"), *says("ok")])
     scene.cast(local=primary, strong=strong())
