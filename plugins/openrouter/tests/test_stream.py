@@ -111,10 +111,27 @@ def test_fragments_become_calls(fragments: list[dict[str, Any]], calls: list[tup
     assert assembled(*fragments) == calls
 
 
-@pytest.mark.parametrize("arguments", ['{"k":', '{"k":1}}', "{'k':1}", '{"k":NaN}'])
-def test_arguments_that_are_no_whole_json_make_no_call(arguments: str) -> None:
+DEEP = '{"k":' * 200 + "1" + "}" * 200
+
+
+@pytest.mark.parametrize("arguments", ['{"k":', '{"k":1}}', "{'k':1}", '{"k":NaN}', '{"k":1e999}', DEEP, {"k": float("nan")}, {"k": [float("inf")]}])
+def test_arguments_that_are_no_whole_json_make_no_call(arguments: object) -> None:
     with pytest.raises(Incomplete):
         assembled(part(arguments, name="a", id="x"))
+
+
+def test_fields_of_a_call_that_no_json_can_hold_do_not_travel_back() -> None:
+    fragments = ToolFragments(lambda: "new")
+    fragments.add({**part("{}", name="a", id="x"), "kept": 1, "lost": [float("nan")]})
+    assert [call.extra for call in fragments.finished()] == [{"kept": 1}]
+
+
+@pytest.mark.parametrize("told", [5, True, "text", {"text": "x"}, [7.5], [{"type": "x", "n": float("nan")}]])
+def test_reasoning_details_of_an_odd_shape_are_left_out(told: object) -> None:
+    answer = Answer(where="here", model="m", new_id=str, now=lambda: NOW)
+    list(answer.data(json.dumps(chunk({"content": "hi", "reasoning_details": told}))))
+    list(answer.data(json.dumps(chunk({}, finish_reason="stop"))))
+    assert MessageDone((Text("hi"),)) in answer.end()
 
 
 def test_arguments_that_are_no_object_make_no_call() -> None:
