@@ -121,9 +121,14 @@ def read_json(text: str) -> Any:
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+    if is_too_deep(value, text):
         raise ValueError("nested too deeply")
     return value
+
+
+def is_too_deep(value: object, text: str) -> bool:
+    """Whether a value has more than `MAX_DEPTH` levels; `text` is what it was read from, which mostly tells at once."""
+    return text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH
 
 
 def is_json(value: object, depth: int = MAX_DEPTH) -> bool:

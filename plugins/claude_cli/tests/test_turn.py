@@ -13,7 +13,8 @@ from escalera_claude_cli import processes
 from escalera_claude_cli.timing import Timing
 
 from orchestrator import errors
-from orchestrator.providers import Answer, Cancel, ExternalSessionStarted, Finished, TextDelta, Timeouts
+from orchestrator.messages import ToolCall
+from orchestrator.providers import Answer, Cancel, ExternalSessionStarted, Finished, MessageDone, TextDelta, Timeouts
 
 from .conftest import ID, MARKED
 
@@ -321,6 +322,13 @@ def test_hostile_text_arrives_storable(stage):
     outcome = stage.turn(r"""heard(); say(init(), assistant(text("a\ud800b\x00c")), result("a\ud800b\x00c"))""")
 
     assert outcome.texts == ["a\ufffdb\ufffdc"]
+
+
+def test_arguments_that_no_json_can_hold_do_not_fail_the_turn(stage):
+    outcome = stage.turn("heard(); say(init(), assistant(tool_use('t1', 'Bash', n=float('inf')), text('ran')), result('ran'))")
+
+    assert outcome.texts == ["ran"]
+    assert [part.arguments for event in outcome.events if isinstance(event, MessageDone) for part in event.parts if isinstance(part, ToolCall)] == [{}]
 
 
 def test_workspace_that_is_gone_is_named(stage):
