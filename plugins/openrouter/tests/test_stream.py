@@ -59,6 +59,20 @@ def test_a_bare_json_line_is_an_event_and_the_name_of_one_is_kept() -> None:
     assert parsed([b'{"error":1}\nevent: error\ndata: x\n\n']) == [("", '{"error":1}'), ("error", "x")]
 
 
+def test_a_bare_cr_ends_an_event_at_once_and_an_lf_behind_it_is_no_line() -> None:
+    parser = EventParser()
+    assert [event.data for event in parser.feed(b"data: one\r\r")] == ["one"]
+    assert [event.data for event in parser.feed(b"\ndata: two\r")] == []
+    assert [event.data for event in parser.feed(b"\ndata: three\n\r")] == ["two\nthree"]
+
+
+def test_an_event_in_pieces_or_lines_without_end_is_refused() -> None:
+    for piece in (b"x" * 2**10, b"data: " + b"x" * 2**20 + b"\n"):
+        with pytest.raises(EventTooLarge):
+            parsed([piece] * (MAX_EVENT // len(piece) + 2))
+    assert len(parsed([b"data: " + b"x" * 2**20 + b"\n\n"] * 20)) == 20
+
+
 def test_an_event_that_never_ends_is_refused() -> None:
     with pytest.raises(EventTooLarge):
         parsed([b"x" * 2**20] * (MAX_EVENT // 2**20 + 2))
