@@ -217,7 +217,7 @@ def test_cancelled_at_random_moments(kind: str, tmp_path: Path, monkeypatch: pyt
     with place(kind, tmp_path, monkeypatch) as at:
         at.turn(0.5)  # what is loaded once
         before = settled(at.mark)
-        long = 1.5 if kind == "claude-cli" else 0.1 + 13 * PAUSE
+        long = 4.0 if kind == "claude-cli" else 0.1 + 13 * PAUSE
         for number in range(TURNS[kind]):
             report, watched, took = at.turn(chance.uniform(0, long))
             shown, texts = "".join(watched.texts), [step for step in report.turn.steps if isinstance(step, Text)]
