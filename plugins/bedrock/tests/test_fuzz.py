@@ -85,13 +85,8 @@ def agent(server: BedrockServer) -> BedrockProvider:
 
 def tried(server: BedrockServer, agent: BedrockProvider, pieces: Sequence[bytes], *, broken: bool = False) -> Turn:
     """One call on that stream, each piece a chunk of HTTP. What is raised beside the core's errors fails the test by itself."""
-    server.replace(
-        Reply([b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces if piece) + b"0\r\n\r\n" * (not broken)], headers=CHUNKED, chunked=False)
-    )
+    server.replace(Reply([piece for piece in pieces if piece], broken=broken))
     return run(agent, QUICK)
-
-
-CHUNKED = {"content-type": "application/vnd.amazon.eventstream", "transfer-encoding": "chunked"}
 
 
 def told(turn: Turn) -> tuple[Any, ...]:

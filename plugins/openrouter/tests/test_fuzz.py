@@ -28,7 +28,6 @@ FUZZ = int(os.environ.get("ESCALERA_PROOF_FUZZ", "60"))
 CUT_STEP = int(os.environ.get("ESCALERA_PROOF_CUT_STEP", "37"))
 """Bytes from one truncation to the next; 1 is every byte."""
 
-EVENT_STREAM = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
 QUICK = replace(REQUEST, timeouts=Timeouts(5, 5, 10))
 
 
@@ -105,15 +104,12 @@ def _texts(value: Any) -> Iterator[str]:
 STREAMS = {**WRITTEN, **dict(in_trials())}
 
 
-def served(pieces: Sequence[bytes], *, broken: bool = False) -> Reply:
-    """Each piece as one chunk of HTTP, and so one read for the client; `broken`: the connection ends before the body does."""
-    framed = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces if piece)
-    return Reply([framed + (b"" if broken else b"0\r\n\r\n")], headers=EVENT_STREAM)
-
-
 def tried(server: OpenAIServer, agent: OpenAIProvider, pieces: Sequence[bytes], *, broken: bool = False) -> Turn:
-    """One turn on that stream. What is raised beside the core's errors fails the test by itself."""
-    server.replace(served(pieces, broken=broken))
+    """One turn on that stream, each piece a chunk of HTTP, and so one read for the client; `broken`: the connection ends before the body does.
+
+    What is raised beside the core's errors fails the test by itself.
+    """
+    server.replace(Reply([piece for piece in pieces if piece], chunked=True, broken=broken))
     return run(agent, QUICK)
 
 
