@@ -75,7 +75,7 @@ def main() -> None:
         return
     with served(_anthropic, 0) as url, front_with(partial(_claude_table, program=arguments.claude), url) as front:
         print(_cli(front, arguments.cli_runs).row("claude", "50 median"))
-    with _server(_anthropic, 0) as url, _front(partial(_claude_table, program=arguments.claude), url) as front:
+    with served(_anthropic, 0) as url, front_with(partial(_claude_table, program=arguments.claude), url) as front:
         print(_kept(front, arguments.cli_runs))
 
 

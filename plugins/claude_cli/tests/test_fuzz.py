@@ -44,6 +44,9 @@ OUTPUTS = {path.stem: path.read_bytes() for folder in (RECORDINGS, DATA) for pat
 class Played:
     """What a turn knows of its child: output that comes in these pieces, and an end."""
 
+    result = None
+    stays = False
+
     def __init__(self, pieces, exit_code=0, stderr=""):
         reader = LineReader()
         said = [item for piece in pieces for item in reader.feed(piece)]
@@ -66,6 +69,9 @@ class Played:
 
     def send(self, line):
         json.loads(line)
+
+    def close_input(self):
+        pass
 
 
 def played(stage, pieces, **ending):
