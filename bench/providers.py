@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import shutil
 import statistics
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -22,15 +19,14 @@ from pathlib import Path
 import httpx
 
 from bench.fixture import turns
+from bench.place import front_with, nobody, served, unseen
 from orchestrator.cli.front import Front
-from orchestrator.cli.output import Output
 from orchestrator.cli.sessions import fresh_session
-from orchestrator.dispatch.turn import Shown
 from orchestrator.errors import EscaleraError
 from orchestrator.escalation import Workplace, planned, take_turn
 from orchestrator.planning.case import Wish
 from orchestrator.planning.plan import Plan, started
-from orchestrator.providers import Answer, Cancel, Question
+from orchestrator.providers import Cancel
 from orchestrator.routing import Choice
 from orchestrator.session import Role
 from orchestrator.testing.anthropic_server import AnthropicServer
@@ -71,15 +67,15 @@ def main() -> None:
     header = ("milliseconds: median / p95", "bare", "a turn of ours", "added", "goal for what is added")
     print(" | ".join(f"{name:>24}" for name in header))
     for name, pace in (("paced", PACE), ("all at once", 0.0)):
-        with _server(partial(_openai, pace=pace), 4 * arguments.runs + 100) as url, _front(_openai_table, url) as front:
+        with served(partial(_openai, pace=pace), 4 * arguments.runs + 100) as url, front_with(_openai_table, url) as front:
             print(_http(front, 1, arguments.runs).row(f"HTTP {name}, 1 at a time", "2 median"))
             print(_http(front, AT_ONCE, arguments.runs).row(f"HTTP {name}, {AT_ONCE} at a time", "20 p95"))
     if not arguments.claude:
         print("claude: left out, there is none on PATH and none was named")
         return
-    with _server(_anthropic, 0) as url, _front(partial(_claude_table, program=arguments.claude), url) as front:
+    with served(_anthropic, 0) as url, front_with(partial(_claude_table, program=arguments.claude), url) as front:
         print(_cli(front, arguments.cli_runs).row("claude", "50 median"))
-    with _server(_anthropic, 0) as url, _front(partial(_claude_table, program=arguments.claude), url) as front:
+    with served(_anthropic, 0) as url, front_with(partial(_claude_table, program=arguments.claude), url) as front:
         print(_kept(front, arguments.cli_runs))
 
 
@@ -168,17 +164,9 @@ def _kept(front: Front, runs: int) -> str:
 
 
 def _ours(place: Workplace, session: str) -> None:
-    report = take_turn(place, session, WISH, cancel=Cancel(), ask=_nobody, watch=_unseen)
+    report = take_turn(place, session, WISH, cancel=Cancel(), ask=nobody, watch=unseen)
     if report.error is not None:
         raise report.error
-
-
-def _nobody(_question: Question) -> Answer:
-    return Answer("cancel", by="nobody")
-
-
-def _unseen(_shown: Shown) -> None:
-    """Nobody watches."""
 
 
 def _timed(action: Callable[[], None]) -> float:
@@ -192,23 +180,6 @@ def _session(front: Front) -> str:
     session = fresh_session(front)
     front.store().import_session(session, tuple(turns(HISTORY, "mixed")))
     return session.id
-
-
-@contextmanager
-def _front(table: Callable[[Path, str], str], url: str) -> Iterator[Front]:
-    """A home and a workspace of their own, with an escalation agent on that server."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        config = folder / "bench.toml"
-        primary = '[agents.local]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n'
-        config.write_text(f'primary = "local"\nescalation = "strong"\n{primary}[agents.strong]\n{table(folder, url)}')
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("ESCALERA_")} | {"ESCALERA_HOME": str(folder)}
-        output = Output(interactive=False, color=False, plain=True)
-        front = Front(environ=environ, cwd=folder, config_file=config, sets=(), flags={}, output=output)
-        try:
-            yield front
-        finally:
-            front.close()
 
 
 def _openai_table(_folder: Path, url: str) -> str:
@@ -225,19 +196,6 @@ def _claude_environ(folder: Path, url: str) -> dict[str, str]:
     home.mkdir(exist_ok=True)
     apart = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), "ANTHROPIC_API_KEY": "dummy", "ANTHROPIC_BASE_URL": url}
     return apart | dict.fromkeys(QUIET, "1")
-
-
-@contextmanager
-def _server(serve: Callable[[Connection, int], None], replies: int) -> Iterator[str]:
-    """A scripted server in a process of its own, so that it takes no time from ours."""
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, replies), daemon=True)
-    process.start()
-    try:
-        yield ours.recv()
-    finally:
-        ours.send("stop")
-        process.join()
 
 
 def _openai(pipe: Connection, replies: int, *, pace: float) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -107,3 +109,48 @@ def well_formed_values(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [well_formed_values(inner) for inner in value]
     return value
+
+
+MAX_DEPTH = 100
+"""Levels of a JSON value that are read, stored and sent; beyond a thousand Python itself cannot walk through one."""
+
+
+def read_json(text: str) -> Any:
+    """A JSON value that a stranger wrote, NaN among its numbers or not. Raises `ValueError` for what is none or is too deep."""
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if is_too_deep(value, text):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def is_too_deep(value: object, text: str) -> bool:
+    """Whether a value has more than `MAX_DEPTH` levels; `text` is what it was read from, which mostly tells at once."""
+    return text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH
+
+
+def is_json(value: object, depth: int = MAX_DEPTH) -> bool:
+    """Whether it can be stored and sent as JSON (RFC 8259): no NaN, no infinity, at most `depth` levels, no integer without end."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return value.bit_length() <= 10_000  # Python writes no more than 4,300 digits
+    if isinstance(value, dict):
+        return depth > 0 and all(isinstance(key, str) and is_json(inner, depth - 1) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return depth > 0 and all(is_json(inner, depth - 1) for inner in value)
+    return value is None or isinstance(value, str)
+
+
+def _depth(value: object) -> int:
+    """Levels, counted without recursion."""
+    levels, holders = 0, _holders([value])
+    while holders:
+        levels, holders = levels + 1, _holders(inner for holder in holders for inner in (holder.values() if isinstance(holder, dict) else holder))
+    return levels
+
+
+def _holders(values: Iterable[object]) -> list[dict[str, object] | list[object]]:
+    return [value for value in values if isinstance(value, dict | list)]

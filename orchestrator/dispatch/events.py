@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
-from orchestrator.messages import Reasoning, Text, ToolCall, ToolResult, Usage
+from orchestrator.messages import Reasoning, Text, ToolCall, ToolResult, Usage, is_json
 from orchestrator.providers import ExternalSessionStarted, Finished, MessageDone, Notice, ReasoningDelta, TextDelta, ToolResultSeen, UsageReport, Withdrawn
 
 
@@ -24,15 +23,7 @@ def is_event(event: object) -> bool:
 def _is_part(part: object) -> bool:
     match part:
         case Text(str(), extra) | Reasoning(str(), _, _, extra) | ToolResult(str(), str(), _, extra):
-            return extra is None or _is_json(extra)
+            return extra is None or is_json(extra)
         case ToolCall(str(), str(), Mapping() as arguments, extra):
-            return _is_json(arguments) and (extra is None or _is_json(extra))
+            return is_json(arguments) and (extra is None or is_json(extra))
     return False
-
-
-def _is_json(value: object) -> bool:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True

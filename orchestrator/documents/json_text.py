@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import re
 
 from orchestrator.errors import DocumentError
@@ -16,12 +17,12 @@ def read_json(source: str | bytes, name: str) -> object:
     """The value of a JSON text in UTF-8, with or without a byte order mark.
 
     Raises `DocumentError` with `name`, line and column for text that is not UTF-8 or not JSON, a key that stands twice in an object,
-    numbers that JSON does not have (`NaN`, `Infinity`) or that are absurdly long, and nesting beyond what can be read.
+    numbers that JSON does not have (`NaN`, `Infinity`) or that are absurdly long or large, and nesting beyond what can be read.
     """
     text = source if isinstance(source, str) else _decode(source, name)
     text = text.removeprefix("\ufeff")
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         raise _malformed(name, text, error.pos, error.msg) from error
     except (ValueError, RecursionError) as error:
@@ -56,6 +57,14 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _refuse_constant(word: str) -> object:
     raise ValueError(f"{word} is not a JSON number")
+
+
+def _finite(word: str) -> float:
+    """Python makes an infinity of `1e999`, which it then writes as a word that JSON has not."""
+    value = float(word)
+    if not math.isfinite(value):
+        raise ValueError(f"{word[:40]} is too large a number")
+    return value
 
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"(?P<key>\s*:)?|[{}\[\]]|NaN|-?Infinity|\d+', re.DOTALL)

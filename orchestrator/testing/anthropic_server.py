@@ -9,6 +9,8 @@ Each request for a message takes the next step; when none is left, `Say("ok")` a
 from __future__ import annotations
 
 import json
+import select
+import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +50,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A stream that says `text` and then nothing more, until the server is closed. Without text not even headers come."""
+    """A stream that says `text` and then nothing more, until the server is closed or the client goes. Without text not even headers come."""
 
     text: str = ""
 
@@ -143,9 +145,10 @@ class AnthropicServer:
             step = self._steps.pop(0) if request.is_message and self._steps else Say("ok")
             return step, len(self.requests)
 
-    def hang(self) -> None:
-        """Block until the server is closed."""
-        self._closed.wait()
+    def hang(self, connection: socket.socket) -> None:
+        """Block until the server is closed or the client has gone."""
+        while not self._closed.wait(0.02) and not _is_gone(connection):
+            pass
 
 
 class _Server(ThreadingHTTPServer):
@@ -186,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(step, Fail):
             return self._send_json(step.status, _error(step.kind, step.message), step.headers)
         if isinstance(step, Hang) and not step.text:
-            return self.server.script.hang()
+            return self.server.script.hang(self.connection)
         message = _message(step, number, str(request.body.get("model") or self.server.script.model))
         if not request.body.get("stream"):
             return self._send_json(200, message)
@@ -206,7 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
             self.wfile.flush()
         if isinstance(step, Hang):
-            self.server.script.hang()
+            self.server.script.hang(self.connection)
 
     def _send_json(self, status: int, value: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
         data = json.dumps(value).encode()
@@ -270,3 +273,12 @@ def _object(data: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    """Whether the client has closed: readable, and nothing to read."""
+    try:
+        readable, _, _ = select.select([connection], [], [], 0)
+        return bool(readable) and connection.recv(1, socket.MSG_PEEK) == b""
+    except OSError:
+        return True

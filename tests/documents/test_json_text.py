@@ -38,6 +38,12 @@ def test_lines_end_at_line_feeds_only() -> None:
         read_json('["a\u2028b\x85c",\n x]'.replace("\n x", "\nx"), "old.json")
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1e400"])
+def test_a_number_that_would_become_infinite_is_refused(number: str) -> None:
+    with pytest.raises(DocumentError, match=f"{number} is too large"):
+        read_json(f'{{"arguments": {{"n": {number}}}}}', "old.json")
+
+
 def test_another_encoding_is_named() -> None:
     with pytest.raises(DocumentError, match="UTF-16"):
         read_json('{"a": 1}'.encode("utf-16"), "old.json")

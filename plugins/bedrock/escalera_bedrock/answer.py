@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn
 
 from escalera_bedrock.body import REDACTED
 from orchestrator.errors import Blocked, Incomplete, ProtocolError, ProviderError, Unavailable
-from orchestrator.messages import Part, Reasoning, Text, ToolCall, Usage, well_formed
+from orchestrator.messages import Part, Reasoning, Text, ToolCall, Usage, is_json, read_json, well_formed, well_formed_values
 from orchestrator.providers import Event, Finished, MessageDone, ReasoningDelta, TextDelta, UsageReport
 
 _Ending = Literal["stop", "tool_calls", "cut", "full", "blocked", "malformed"]
@@ -224,27 +224,16 @@ def _arguments(name: str, text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        value = read_json(text)
+    except ValueError as error:
         raise Incomplete(f"The arguments of the tool call {well_formed(name)!r} were cut off or are no JSON; it was not run.") from error
     if value is None:
         return {}
+    if not is_json(value):
+        raise Incomplete(f"The arguments of the tool call {well_formed(name)!r} are no JSON; it was not run.")
     if not isinstance(value, dict):
         raise ProtocolError(f"The arguments of the tool call {well_formed(name)!r} are no JSON object; it was not run.")
-    return {well_formed(key): _clean(item) for key, item in value.items()}
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _clean(value: Any) -> Any:  # any JSON value
-    """The same value with unpaired surrogates and NULs replaced."""
-    if isinstance(value, str):
-        return well_formed(value)
-    if isinstance(value, dict):
-        return {well_formed(key): _clean(item) for key, item in value.items()}
-    return [_clean(item) for item in value] if isinstance(value, list) else value
+    return {well_formed(key): well_formed_values(item) for key, item in value.items()}
 
 
 # -- figures, and answers in one piece ------------------------------------------------------------

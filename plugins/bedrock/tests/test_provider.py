@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -171,6 +172,37 @@ def test_timers_of_our_own_end_the_call_and_free_the_socket(reply: Reply, timeou
     assert time.monotonic() - started < 4
 
 
+@contextmanager
+def silent(*, full: bool) -> Iterator[str]:
+    """A port that takes connections and says nothing, or, where it is `full`, not even takes them."""
+    with socket.socket() as listener, ExitStack() as waiting:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0 if full else 8)
+        for _ in range(4 if full else 0):
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(listener.getsockname())
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("full", "scheme", "length"),
+    [
+        pytest.param(True, "http", 1, id="dialling", marks=pytest.mark.skipif(sys.platform != "linux", reason="others refuse instead of stalling")),
+        pytest.param(False, "https", 1, id="handshake"),
+        pytest.param(False, "http", 16_000_000, id="sending"),
+    ],
+)
+def test_a_call_that_stalls_before_it_is_sent_is_ended_by_our_timer(full: bool, scheme: str, length: int) -> None:
+    request = replace(REQUEST, messages=(Message("user", (Text("x" * length),)),), timeouts=Timeouts(0.8, 9, 9))
+    with silent(full=full) as address:
+        started = time.monotonic()
+        turn = run(bedrock(f"{scheme}://{address}"), request)
+        assert time.monotonic() - started < 3
+    assert isinstance(turn.error, TimedOut)
+    assert (turn.error.which, threads()) == ("first_byte", [])
+
+
 def test_an_endless_stream_ends_by_the_limit_of_the_turn() -> None:
     drip = say("x " * 20_000).writes
     with BedrockServer(say("before"), Reply(drip)) as server:
@@ -225,21 +257,13 @@ def test_cancelling_while_dialling_a_host_that_does_not_answer() -> None:
         _dns_host, port, source_address, socket_options = "127.0.0.1", 0, None, ()
 
     stop = Stop()
-    with socket.socket() as full:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        Host.port = full.getsockname()[1]
-        waiting = [socket.socket() for _ in range(4)]
-        for one in waiting:
-            one.setblocking(False)
-            one.connect_ex(full.getsockname())
+    with silent(full=True) as address:
+        Host.port = int(address.partition(":")[2])
         threading.Timer(0.2, stop.now).start()
         started = time.monotonic()
         with pytest.raises(Stopped):
             dialled(Host(), stop)  # type: ignore[arg-type]  # the four attributes that are used
         assert time.monotonic() - started < 2
-        for one in waiting:
-            one.close()
 
 
 # -- repairs --------------------------------------------------------------------------------------

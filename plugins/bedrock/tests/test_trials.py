@@ -220,6 +220,17 @@ def test_t19_no_input_means_no_arguments(told: str) -> None:
     assert play(stream(*events)).calls == [ToolCall("t1", "ping", {})]
 
 
+@pytest.mark.parametrize("told", ['{"q": NaN}', '{"q": 1e999}', '{"q":' * 200 + "1" + "}" * 200])
+def test_input_that_no_json_can_hold_makes_no_call(told: str) -> None:
+    events = [
+        {"contentBlockStart": {"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "t1", "name": "ping"}}}},
+        {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"toolUse": {"input": told}}}},
+        {"messageStop": {"stopReason": "tool_use"}},
+    ]
+    turn = play(stream(*events))
+    assert (turn.outcome, turn.parts) == ("incomplete", ())
+
+
 @pytest.mark.trial("T61")
 def test_t61_an_interrupted_call_is_answered_before_it_is_sent() -> None:
     messages = (Message("user", (Text("go"),)), Message("assistant", (ToolCall("t1", "search", {}),)), Message("user", (Text("again"),)))

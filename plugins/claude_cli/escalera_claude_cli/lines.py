@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.messages import is_too_deep
+
 MAX_LINE = 64 * 1024 * 1024
 """Bytes. A picture that is read comes twice in base64 on one line, so megabytes are ordinary; a longer line is skipped."""
 
@@ -79,6 +81,9 @@ def parse_line(line: str) -> Iterator[Line | Noise]:
             value, position = decoder.raw_decode(line, position)
         except (ValueError, RecursionError):
             yield Noise(line[position:])
+            return
+        if is_too_deep(value, line):
+            yield Noise(line)
             return
         yield value if isinstance(value, dict) else Noise(str(value))
         position = _after_escapes(line, position)

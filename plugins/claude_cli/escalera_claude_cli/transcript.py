@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from escalera_claude_cli.lines import Line, Noise, Skipped
-from orchestrator.messages import Part, Reasoning, Text, ToolCall, Usage, well_formed
+from orchestrator.messages import Part, Reasoning, Text, ToolCall, Usage, is_json, well_formed
 from orchestrator.providers import (
     Event,
     ExternalSessionStarted,
@@ -244,7 +244,7 @@ def _parts(message: Mapping[str, Any], model: str) -> list[Part]:
             case "thinking":
                 parts.append(Reasoning(_string(block.get("thinking")), model=model or None, signature=_string(block.get("signature")) or None))
             case "tool_use":
-                parts.append(ToolCall(_string(block.get("id")), _string(block.get("name")), _mapping(block.get("input"))))
+                parts.append(ToolCall(_string(block.get("id")), _string(block.get("name")), _arguments(block)))
             case _:
                 pass  # what comes new with a later version is no part of the answer
     return parts
@@ -254,6 +254,12 @@ def _ends_with_the_turn(part: Part) -> bool:
     if not isinstance(part, ToolCall):
         return True
     return (part.name in PASSING_TOOLS or part.name.startswith("mcp__")) and not part.arguments.get("run_in_background")
+
+
+def _arguments(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a tool was called with; nothing where no JSON can hold it, since the call was made all the same."""
+    arguments = _mapping(block.get("input"))
+    return arguments if is_json(arguments) else {}
 
 
 def _stands_in(answer: str, parts: Sequence[Part], earlier: Sequence[str]) -> bool:

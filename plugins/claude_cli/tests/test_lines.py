@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 
+import pytest
 from escalera_claude_cli.lines import LineReader, Noise, Skipped
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,5 +45,6 @@ def test_line_without_an_end_is_not_kept():
     assert list(reader.rest()) == [Skipped(50_000)]
 
 
-def test_deep_nesting_is_noise():
-    assert isinstance(read([b"[" * 100_000 + b"\n"])[0], Noise)
+@pytest.mark.parametrize("line", [b"[" * 100_000, b"[" * 200 + b"]" * 200, b'{"a":' * 900 + b"1" + b"}" * 900])
+def test_deep_nesting_is_noise(line):
+    assert [type(item) for item in read([line + b'\n{"a": [[1]]}\n'])] == [Noise, dict]

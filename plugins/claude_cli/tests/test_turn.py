@@ -13,7 +13,8 @@ from escalera_claude_cli import processes
 from escalera_claude_cli.timing import Timing
 
 from orchestrator import errors
-from orchestrator.providers import Answer, Cancel, ExternalSessionStarted, Finished, TextDelta, Timeouts
+from orchestrator.messages import ToolCall
+from orchestrator.providers import Answer, Cancel, ExternalSessionStarted, Finished, MessageDone, TextDelta, Timeouts
 
 from .conftest import ID, MARKED
 
@@ -169,6 +170,27 @@ def test_silence_is_a_time_out_with_what_had_come(stage, said, which, partial):
     assert not processes.marked(MARKED)
 
 
+@pytest.mark.parametrize(
+    ("body", "which"),
+    [
+        ("time.sleep(600)", "first_byte"),
+        ("\nwhile True: sys.stderr.write('still here\\n'); sys.stderr.flush(); time.sleep(0.01)", "first_byte"),
+        ("heard(); say(init(), assistant(text('half')))\nwhile True: say(b'x'); time.sleep(0.01)", "idle"),
+        ("heard(); say(init(), assistant(text('half')))\nos.close(1)\nos.close(2)\ntime.sleep(600)", None),
+    ],
+    ids=["input is not read", "only stderr", "a line without end", "closed output"],
+)
+def test_child_that_stalls_or_closes_its_output_is_ended_by_ourselves(stage, body, which):
+    began = time.monotonic()
+
+    outcome = stage.turn(body, stage.request("x" * 2_000_000, timeouts=Timeouts(first_byte=0.6, idle=0.6, turn=20)))
+
+    assert type(outcome.error) is (errors.TimedOut if which else errors.Incomplete)
+    assert getattr(outcome.error, "which", None) == which
+    assert time.monotonic() - began < 6
+    assert not processes.marked(MARKED)
+
+
 def test_chatter_does_not_outlast_the_turn_limit(stage):
     outcome = stage.turn("heard()\nwhile True: say(init()); time.sleep(0.02)", stage.request(timeouts=Timeouts(first_byte=None, idle=None, turn=0.3)))
 
@@ -321,6 +343,13 @@ def test_hostile_text_arrives_storable(stage):
     outcome = stage.turn(r"""heard(); say(init(), assistant(text("a\ud800b\x00c")), result("a\ud800b\x00c"))""")
 
     assert outcome.texts == ["a\ufffdb\ufffdc"]
+
+
+def test_arguments_that_no_json_can_hold_do_not_fail_the_turn(stage):
+    outcome = stage.turn("heard(); say(init(), assistant(tool_use('t1', 'Bash', n=float('inf')), text('ran')), result('ran'))")
+
+    assert outcome.texts == ["ran"]
+    assert [part.arguments for event in outcome.events if isinstance(event, MessageDone) for part in event.parts if isinstance(part, ToolCall)] == [{}]
 
 
 def test_workspace_that_is_gone_is_named(stage):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from escalera_openrouter.json_text import clean
 from escalera_openrouter.thinking import ThinkFilter
 from escalera_openrouter.tool_fragments import ToolFragments
 from orchestrator.errors import Blocked, EmptyAnswer, Incomplete, ProtocolError, ProviderError, Unavailable
-from orchestrator.messages import CostSource, Part, Reasoning, Text, Usage, well_formed
+from orchestrator.messages import CostSource, Part, Reasoning, Text, Usage, is_json, read_json, well_formed
 from orchestrator.providers import Event, Finished, MessageDone, Notice, ReasoningDelta, TextDelta, UsageReport
 
 _Ending = Literal["stop", "tool_calls", "length", "blocked", "error", "cut"]
@@ -78,8 +77,8 @@ class Answer:
         """One event's data. Raises from the error tree when it tells of a failure or is no JSON."""
         self._chunks += 1
         try:
-            chunk = json.loads(data)
-        except (ValueError, RecursionError) as error:
+            chunk = read_json(data)
+        except ValueError as error:
             if event == "error":
                 raise self._told(data) from None
             raise ProtocolError(f"{self._where} sent an event that is no JSON: {data[:200]!r}") from error
@@ -166,7 +165,8 @@ class Answer:
 
     def _take_reasoning(self, delta: Mapping[str, Any]) -> Iterator[Event]:
         """Some servers send the same text under both names: the first one that holds any is taken."""
-        details = [dict(detail) for detail in delta.get("reasoning_details") or () if isinstance(detail, dict)]
+        told = delta.get("reasoning_details")
+        details = [dict(detail) for detail in told if isinstance(detail, dict) and is_json(detail)] if isinstance(told, list) else []
         for detail in details:
             _merge_detail(self._details, detail)
         for name in ("reasoning_content", "reasoning"):

@@ -25,7 +25,7 @@ from orchestrator.errors import (
     Transient,
     Unavailable,
 )
-from orchestrator.messages import well_formed
+from orchestrator.messages import read_json, well_formed
 
 WORDS_MAX = 600
 """Characters of a provider's own words in a message of ours."""
@@ -70,8 +70,8 @@ def excerpt(content: bytes) -> str:
 def _decoded(content: bytes) -> object:
     text = content.decode("utf-8-sig", "replace")
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         return text
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
-from escalera_openrouter.json_text import clean, clean_object
+from escalera_openrouter.json_text import clean_object
 from orchestrator.errors import Incomplete, ProtocolError
-from orchestrator.messages import ToolCall, well_formed
+from orchestrator.messages import ToolCall, is_json, read_json, well_formed
 
 _OWN_FIELDS = frozenset({"index", "id", "type", "function"})
 
@@ -32,8 +32,8 @@ class _Building:
         if self.given is not None:
             return True
         try:
-            return isinstance(json.loads(self.text), dict)
-        except (ValueError, RecursionError):
+            return isinstance(read_json(self.text), dict)
+        except ValueError:
             return False
 
 
@@ -69,7 +69,7 @@ class ToolFragments:
         for building in self._calls:
             call_id = building.id if building.id and building.id not in seen else self._new_id()
             seen.add(call_id)
-            calls.append(ToolCall(call_id, _name(building), _arguments(building), clean(building.extra) or None))
+            calls.append(ToolCall(call_id, _name(building), _arguments(building), _extra(building)))
         return tuple(calls)
 
     def _belongs_to(self, call_id: str, index: int | None, name: str) -> _Building:
@@ -117,20 +117,21 @@ def _name(call: _Building) -> str:
 
 def _arguments(call: _Building) -> dict[str, Any]:
     """Empty and null mean no arguments; anything else must be a whole JSON object (RFC 8259, without NaN)."""
-    if call.given is not None and not call.text.strip():
-        return clean_object(call.given)
-    if not call.text.strip():
-        return {}
-    try:
-        value = json.loads(call.text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise Incomplete(f"The arguments of the tool call {call.name!r} were cut off or are no JSON; it was not run.") from error
+    value: object = call.given
+    if call.text.strip():
+        try:
+            value = read_json(call.text)
+        except ValueError as error:
+            raise Incomplete(f"The arguments of the tool call {call.name!r} were cut off or are no JSON; it was not run.") from error
     if value is None:
         return {}
+    if not is_json(value):
+        raise Incomplete(f"The arguments of the tool call {call.name!r} are no JSON; it was not run.")
     if not isinstance(value, dict):
         raise ProtocolError(f"The arguments of the tool call {call.name!r} are no JSON object; it was not run.")
     return clean_object(value)
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+def _extra(call: _Building) -> dict[str, Any] | None:
+    """What has to travel back; nothing that could not."""
+    return clean_object({name: value for name, value in call.extra.items() if is_json(value)}) or None

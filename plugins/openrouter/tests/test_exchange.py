@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from escalera_openrouter.provider import OpenAIProvider
 
 from orchestrator.errors import Cancelled, EmptyAnswer, Incomplete, ProviderError, TimedOut, Unavailable
+from orchestrator.messages import Message, Text
 from orchestrator.providers import Cancel, Request, TextDelta, Timeouts
 from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, reply, sse
 
@@ -41,6 +43,15 @@ def full_backlog() -> Iterator[str]:
         yield f"http://127.0.0.1:{address[1]}"
         for one in waiting:
             one.close()
+
+
+@contextmanager
+def mute() -> Iterator[str]:
+    """A port that takes connections, reads nothing and says nothing."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(8)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def cancelled_when(ready: threading.Event, provider: OpenAIProvider, request: Request = REQUEST) -> tuple[ProviderError | None, float]:
@@ -126,6 +137,32 @@ def test_each_timer_ends_the_call_by_its_name(script: Reply, timeouts: Timeouts,
     turn = play(script, request=replace(REQUEST, timeouts=timeouts))
     assert isinstance(turn.error, TimedOut)
     assert turn.error.which == which
+    assert not readers()
+
+
+LARGE = replace(REQUEST, messages=(Message("user", (Text("x" * 16_000_000),)),))
+
+
+@pytest.mark.parametrize("timeouts", [Timeouts(0.4, 9, 9), Timeouts(None, None, 0.4)], ids=["first_byte", "turn"])
+@pytest.mark.parametrize(
+    ("stalls", "scheme", "request_"),
+    [
+        pytest.param(
+            full_backlog, "http", REQUEST, id="dialling", marks=pytest.mark.skipif(sys.platform != "linux", reason="others refuse instead of stalling")
+        ),
+        pytest.param(mute, "https", REQUEST, id="handshake"),
+        pytest.param(mute, "http", LARGE, id="sending"),
+    ],
+)
+def test_a_call_that_stalls_before_it_is_sent_is_ended_by_our_timer(stalls: Callable[[], Any], scheme: str, request_: Request, timeouts: Timeouts) -> None:
+    with stalls() as url:
+        started = time.monotonic()
+        turn = run(openai(url.replace("http", scheme)), replace(request_, timeouts=timeouts))
+        assert time.monotonic() - started < 3
+    assert isinstance(turn.error, TimedOut)
+    assert turn.error.which == ("turn" if timeouts.first_byte is None else "first_byte")
+    assert turn.error.hint is not None
+    assert turn.error.which in turn.error.hint
     assert not readers()
 
 

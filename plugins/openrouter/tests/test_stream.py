@@ -59,6 +59,20 @@ def test_a_bare_json_line_is_an_event_and_the_name_of_one_is_kept() -> None:
     assert parsed([b'{"error":1}\nevent: error\ndata: x\n\n']) == [("", '{"error":1}'), ("error", "x")]
 
 
+def test_a_bare_cr_ends_an_event_at_once_and_an_lf_behind_it_is_no_line() -> None:
+    parser = EventParser()
+    assert [event.data for event in parser.feed(b"data: one\r\r")] == ["one"]
+    assert [event.data for event in parser.feed(b"\ndata: two\r")] == []
+    assert [event.data for event in parser.feed(b"\ndata: three\n\r")] == ["two\nthree"]
+
+
+def test_an_event_in_pieces_or_lines_without_end_is_refused() -> None:
+    for piece in (b"x" * 2**10, b"data: " + b"x" * 2**20 + b"\n"):
+        with pytest.raises(EventTooLarge):
+            parsed([piece] * (MAX_EVENT // len(piece) + 2))
+    assert len(parsed([b"data: " + b"x" * 2**20 + b"\n\n"] * 20)) == 20
+
+
 def test_an_event_that_never_ends_is_refused() -> None:
     with pytest.raises(EventTooLarge):
         parsed([b"x" * 2**20] * (MAX_EVENT // 2**20 + 2))
@@ -111,10 +125,27 @@ def test_fragments_become_calls(fragments: list[dict[str, Any]], calls: list[tup
     assert assembled(*fragments) == calls
 
 
-@pytest.mark.parametrize("arguments", ['{"k":', '{"k":1}}', "{'k':1}", '{"k":NaN}'])
-def test_arguments_that_are_no_whole_json_make_no_call(arguments: str) -> None:
+DEEP = '{"k":' * 200 + "1" + "}" * 200
+
+
+@pytest.mark.parametrize("arguments", ['{"k":', '{"k":1}}', "{'k':1}", '{"k":NaN}', '{"k":1e999}', DEEP, {"k": float("nan")}, {"k": [float("inf")]}])
+def test_arguments_that_are_no_whole_json_make_no_call(arguments: object) -> None:
     with pytest.raises(Incomplete):
         assembled(part(arguments, name="a", id="x"))
+
+
+def test_fields_of_a_call_that_no_json_can_hold_do_not_travel_back() -> None:
+    fragments = ToolFragments(lambda: "new")
+    fragments.add({**part("{}", name="a", id="x"), "kept": 1, "lost": [float("nan")]})
+    assert [call.extra for call in fragments.finished()] == [{"kept": 1}]
+
+
+@pytest.mark.parametrize("told", [5, True, "text", {"text": "x"}, [7.5], [{"type": "x", "n": float("nan")}]])
+def test_reasoning_details_of_an_odd_shape_are_left_out(told: object) -> None:
+    answer = Answer(where="here", model="m", new_id=str, now=lambda: NOW)
+    list(answer.data(json.dumps(chunk({"content": "hi", "reasoning_details": told}))))
+    list(answer.data(json.dumps(chunk({}, finish_reason="stop"))))
+    assert MessageDone((Text("hi"),)) in answer.end()
 
 
 def test_arguments_that_are_no_object_make_no_call() -> None:

@@ -1,0 +1,32 @@
+"""A sample of the benchmarks that prove something, as they are run from a checkout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.proof, pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory and open files are read in /proc")]
+
+
+def bench(module: str, *arguments: str) -> list[dict[str, str]]:
+    """The rows of the table that it prints."""
+    result = subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    head, *rows = [[cell.strip() for cell in line.split("|")] for line in result.stdout.splitlines()]
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_many_turns_leave_nothing_behind() -> None:
+    rows = bench("bench.soak", "--turns", "40")
+    assert [(row["kind"], row["threads"]) for row in rows] == [(kind, "1 -> 1") for kind in ("openai", "openrouter", "bedrock")]
+    assert all("completed" in row["how they ended"] and "Cancelled" in row["how they ended"] for row in rows)
+
+
+def test_the_reader_of_server_sent_events_keeps_up_with_the_usual_one() -> None:
+    rows = [row for row in bench("bench.wire", "--runs", "5", "--events", "4000") if row["reader"] == "our reader" and row["stream"].startswith("SSE")]
+    assert len(rows) == 4
+    assert all(float(row["of httpx-sse"]) > 0.5 for row in rows), rows
