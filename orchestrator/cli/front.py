@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from orchestrator.escalation import Workplace
     from orchestrator.planning.case import Expiry
     from orchestrator.plugins import PluginManager
-    from orchestrator.settings.resolution import Settings
+    from orchestrator.settings.live import LiveSettings
+    from orchestrator.settings.resolution import Settings, Sources
     from orchestrator.store import Store
     from orchestrator.templates import Templates
 
@@ -43,14 +44,31 @@ class Front:
     def paths(self) -> Paths:
         return paths_of(self.environ, platform=sys.platform)
 
-    @cached_property
-    def settings(self) -> Settings:
-        from orchestrator.settings.resolution import load_settings
+    @property
+    def sources(self) -> Sources:
+        """Where the settings come from."""
+        from orchestrator.settings.resolution import Sources
 
-        settings = load_settings(environ=self.environ, workspace=self.cwd, paths=self.paths, config_file=self._config_file, flags=self._flags, sets=self._sets)
-        for notice in settings.notices:
+        return Sources(self.environ, self.cwd, self.paths, self._config_file, self._flags, self._sets)
+
+    @cached_property
+    def live(self) -> LiveSettings:
+        from orchestrator.settings.live import LiveSettings
+
+        live = LiveSettings(self.sources)
+        for notice in live.current.notices:
             self.output.notice(notice)
-        return settings
+        return live
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now."""
+        return self.live.current
+
+    def refresh(self) -> None:
+        """Take in changed files, and say what there is to say about them: before each turn of a command that takes several."""
+        for notice in self.live.refresh():
+            self.output.notice(notice)
 
     @property
     def workspace(self) -> str:
@@ -76,7 +94,7 @@ class Front:
 
         return Templates()
 
-    @cached_property
+    @property
     def expiry(self) -> Expiry:
         from orchestrator.planning.case import Expiry
 

@@ -40,7 +40,13 @@ def find_project_file(workspace: Path, *, home: Path | None) -> Path | None:
 
 def read_config(path: Path) -> ConfigFile:
     """Read and parse a TOML file; raises `ConfigError` for whatever is in the way, and never writes."""
-    content = read_bytes(path)
+    return config_file(path, read_bytes(path))
+
+
+def config_file(path: Path, content: bytes) -> ConfigFile:
+    """A file of that content; raises `ConfigError` for one that could not be read again."""
+    if len(content) > _MOST_BYTES:
+        raise ConfigError(f"{shown_path(path)} is larger than {_MOST_BYTES:,} bytes: this is no configuration")
     return ConfigFile(path, content, parse_toml(content, path))
 
 

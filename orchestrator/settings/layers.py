@@ -91,9 +91,13 @@ class LayerReader:
                 # What stands there may be a secret whose path was forgotten, so it is not repeated.
                 self._report("--set", "", f"number {position} is not of the form PATH=VALUE")
                 continue
-            parts = [part.strip() for part in path.split(".")]
-            layers.append(self._layer(_nested(parts, _assigned(parts, text)), "flag", "--set", folder=self._workspace, text=True, merges=True))
+            layers.append(self.assignment(path, text, "--set"))
         return layers
+
+    def assignment(self, path: str, text: str, label: str) -> Layer:
+        """What one path is set to by a text."""
+        parts = [part.strip() for part in path.split(".")]
+        return self._layer(_nested(parts, assigned_value(parts, text)), "flag", label, folder=self._workspace, text=True, merges=True)
 
     def runtime(self, values: Mapping[str, object]) -> Layer:
         """What was set while the program runs; the keys are paths of settings, per-agent ones included."""
@@ -228,7 +232,7 @@ def _shown_key(key: str) -> str:
     return key if _PLAIN_KEY.fullmatch(key) else shown(key)
 
 
-def _assigned(parts: Sequence[str], text: str) -> object:
+def assigned_value(parts: Sequence[str], text: str) -> object:
     """A value from the command line: TOML where it is TOML, else the text; always the text where a text is what is wanted."""
     try:
         data = tomllib.loads(f"value = {text}")

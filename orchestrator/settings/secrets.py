@@ -64,6 +64,16 @@ def has_secret(value: object) -> bool:
     return isinstance(value, Secret | SecretRef)
 
 
+def has_written_secret(name: str, value: object) -> bool:
+    """Whether a raw value holds a secret that is written out, at any depth: under a name of secrets, or in a URL."""
+    if isinstance(value, Mapping):
+        # Under a name of secrets a table is a reference to one.
+        return (name in _CARRIERS or not is_secret_name(name)) and any(has_written_secret(key, item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return any(has_written_secret(name, item) for item in value)
+    return isinstance(value, str) and (is_secret_name(name) or _URL_SECRET.search(value) is not None)
+
+
 def resolve(value: object, *, environ: Mapping[str, str], path: str) -> Any:
     """The value with every secret in it as plain text, for handing to a provider's options and nothing else.
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import ConfigError
 from orchestrator.settings.declarations import BY_PATH, SettingValue
-from orchestrator.settings.files import ConfigFile, shown_path
+from orchestrator.settings.files import ConfigFile
 from orchestrator.settings.layers import Layer
 from orchestrator.settings.secrets import masked
+from orchestrator.settings.writing import locked, replace_file
 
 FORMAT = "escalera.trust/1"
 
@@ -33,12 +31,12 @@ class TrustStore:
 
     def trust(self, file: Path, content: bytes) -> None:
         """Accept the file as it is now."""
-        with self._locked():
+        with locked(self._lock):
             self._write({**self.list(), _key(file): _hash(content)})
 
     def revoke(self, file: Path) -> bool:
         """Take it back; says whether there was anything to take back."""
-        with self._locked():
+        with locked(self._lock):
             accepted = self.list()
             known = accepted.pop(_key(file), None) is not None
             if known:
@@ -54,31 +52,13 @@ class TrustStore:
         files = document.get("files") if isinstance(document, dict) and document.get("format") == FORMAT else None
         return {path: digest for path, digest in files.items() if isinstance(digest, str)} if isinstance(files, dict) else {}
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        from filelock import FileLock
-
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with FileLock(self._path.with_suffix(".lock"), mode=0o600):
-                yield
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write {shown_path(self._path)}: {error.strerror or error}", hint="set ESCALERA_HOME to a folder that can be written"
-            ) from error
+    @property
+    def _lock(self) -> Path:
+        return self._path.with_suffix(".lock")
 
     def _write(self, files: Mapping[str, str]) -> None:
-        """Replace the record as a whole; a killed process leaves the old one."""
-        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".trust-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                json.dump({"format": FORMAT, "files": dict(sorted(files.items()))}, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self._path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        document = {"format": FORMAT, "files": dict(sorted(files.items()))}
+        replace_file(self._path, json.dumps(document, indent=1).encode("ascii"), mode=0o600)
 
 
 def would_enable(file: ConfigFile) -> list[tuple[str, Any]]:

@@ -80,7 +80,7 @@ def test_two_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
 def test_a_state_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
 
-    with pytest.raises(ConfigError, match=r"cannot write .*trust\.json"):
+    with pytest.raises(ConfigError, match=r"cannot write .*trust\.lock"):
         TrustStore(tmp_path / "state" / "trust.json").trust(tmp_path / "escalera.toml", b"one")
 
 
