@@ -37,6 +37,7 @@ class Front:
         self._store: Store | None = None
         self._crews: list[Crew] = []
         self._told = 0
+        self._said: set[str] = set()
         self._plugins: PluginManager | None = None
         self.clock: Clock = SystemClock()
 
@@ -56,8 +57,7 @@ class Front:
         from orchestrator.settings.live import LiveSettings
 
         live = LiveSettings(self.sources)
-        for notice in live.current.notices:
-            self.output.notice(notice)
+        self.tell_once(*live.current.notices)
         return live
 
     @property
@@ -69,6 +69,13 @@ class Front:
         """Take in changed files, and say what there is to say about them: before each turn of a command that takes several."""
         for notice in self.live.refresh():
             self.output.notice(notice)
+
+    def tell_once(self, *notices: str) -> None:
+        """Notices about the configuration, each of them once in a run."""
+        for notice in notices:
+            if notice not in self._said:
+                self._said.add(notice)
+                self.output.notice(notice)
 
     @property
     def workspace(self) -> str:
@@ -88,6 +95,13 @@ class Front:
 
         return PluginManager.load(installed_entry_points(), blocked=settings.value("plugins.blocked"), strict=settings.value("plugins.strict"))
 
+    def plugins_at_hand(self) -> PluginManager | None:
+        """The installed plugins, for checking a change of the configuration: none where that cannot be used as it is."""
+        from orchestrator.settings.resolution import read_files, resolved
+
+        settings, problems = resolved(self.sources, read_files(self.sources))
+        return None if problems else self._loaded_plugins(settings)
+
     @cached_property
     def templates(self) -> Templates:
         from orchestrator.templates import Templates
@@ -100,12 +114,23 @@ class Front:
 
         return Expiry(need_hours=self.settings.value("need_expiry_hours"), waiting_hours=self.settings.value("waiting_expiry_hours"))
 
-    def crew(self, workspace: str, *, turn_timeout: float | None = None, with_secrets: bool = True, long_lived: bool = False) -> Crew:
-        """The configured agents, at work in that directory; `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken."""
+    def crew(
+        self,
+        workspace: str,
+        *,
+        settings: Settings | None = None,
+        turn_timeout: float | None = None,
+        with_secrets: bool = True,
+        long_lived: bool = False,
+    ) -> Crew:
+        """The configured agents, as they are now or as those settings have them, at work in that directory.
+
+        `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken.
+        """
         from orchestrator.crew import Crew
 
         crew = Crew(
-            self.settings,
+            settings or self.settings,
             self.plugins.kinds(),
             environ=self.environ,
             workspace=workspace,

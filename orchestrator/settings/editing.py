@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import ConfigError, UsageError
+from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import BY_PATH, SettingValue
 from orchestrator.settings.files import PROJECT_FILE, ConfigFile, config_file, decode_text, shown_path
-from orchestrator.settings.layers import LayerReader, assigned_value
+from orchestrator.settings.layers import LayerReader, assigned_value, is_agent_name
 from orchestrator.settings.problems import Problem, raise_problems
 from orchestrator.settings.resolution import Files, Settings, Sources, read_files, resolved
 from orchestrator.settings.secrets import has_written_secret
 from orchestrator.settings.toml_text import Path as Key
 from orchestrator.settings.toml_text import with_key, without_key
 from orchestrator.settings.trust import TrustStore
+from orchestrator.settings.values import shown
 from orchestrator.settings.writing import locked, replace_file
 
 Change = Callable[[str], str]
@@ -82,6 +85,26 @@ def setting_keys(values: Mapping[str, str], *, workspace: Path) -> Change:
     return change
 
 
+def adding_agent(name: str, values: Mapping[str, str], *, known: Mapping[str, AgentConfig], workspace: Path) -> Change:
+    """The change that writes the table of a new agent; `values` by its keys.
+
+    Raises `ConfigError` for a name that is none, and for one that is taken.
+    """
+    if not is_agent_name(name):
+        raise ConfigError(f"{shown(name)} is no name for an agent", hint="use letters, digits, `-` and `_`, 64 at most")
+    if name in known and "provider" in known[name].sources:
+        raise ConfigError(f"there is an agent {name!r} already ({known[name].source})", hint=f"escalera settings set agents.{name}.KEY VALUE changes it")
+    change = setting_keys({f"agents.{name}.{key}": value for key, value in values.items()}, workspace=workspace)
+
+    def add(text: str) -> str:
+        # Another process may have been quicker; this is looked at under the lock.
+        if "provider" in tomllib.loads(text).get("agents", {}).get(name, {}):
+            raise ValueError(f"there is an agent {name!r} already")
+        return change(text)
+
+    return add
+
+
 def unsetting_key(path: str) -> Change:
     """The change that takes a path out of a file, be it one that is known or a misspelt one."""
     return lambda text: without_key(text, _key(path))
@@ -95,7 +118,7 @@ def _checked(path: str, text: str, workspace: Path) -> Any:
     """The value for the file, checked as one from the command line."""
     key = _key(path)
     reader = LayerReader(workspace)
-    layer = reader.assignment(path, text, "settings set")
+    layer = reader.assignment(path, text, "this change")
     raise_problems(reader.problems)
     if ".".join(key) in BY_PATH:
         return _listed(layer.settings[".".join(key)])
@@ -103,7 +126,7 @@ def _checked(path: str, text: str, workspace: Path) -> Any:
         raise ConfigError(f"{path} is a table, no value", hint=f"set one of its keys: {path}.KEY")
     if key[2] == "limits":
         return _listed(layer.agent_limits[key[1]][key[3]])
-    value = assigned_value(key, text)
+    value = assigned_value(list(key), text)
     if has_written_secret(*_nested(key[2:], value)):
         raise ConfigError(f"{path}: a secret on the command line stays in the shell's history and is seen by every process", hint=_REFERENCES)
     return value
@@ -140,7 +163,9 @@ def _refuse_new_problems(sources: Sources, before: Files, after: Files, check: C
     """A file with a problem may be mended step by step; a change brings none. Both are judged as if they were accepted."""
     settings, problems = resolved(sources, after)
     _, known = resolved(sources, replace(before, trusted=after.trusted))
-    raise_problems(problem for problem in (*problems, *(check(settings) if check else ())) if problem not in known)
+    new = (problem for problem in (*problems, *(check(settings) if check else ())) if problem not in known)
+    changed = {f"file:{file.path}" for file, old in ((after.user, before.user), (after.project, before.project)) if file and file != old}
+    raise_problems(replace(problem, source="this change") if problem.source in changed else problem for problem in new)
 
 
 def _refuse_overwriting(file: Path, old: ConfigFile | None) -> None:

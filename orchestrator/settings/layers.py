@@ -152,7 +152,7 @@ class LayerReader:
             if not isinstance(table, Mapping):
                 belongs = name in AGENT_KEYS or name in AGENT_OPTIONS
                 self._report(label, path, "belongs under [agents.NAME], the table of one agent" if belongs else f"is not a table; expected [{path}]")
-            elif not _AGENT_NAME.fullmatch(name):
+            elif not is_agent_name(name):
                 self._report(label, path, "is no name for an agent; use letters, digits, `-` and `_`, 64 at most")
             else:
                 limits[name] = self._agent_limits(table.get("limits", {}), path, label, text=text)
@@ -197,6 +197,11 @@ class LayerReader:
 
     def _report(self, label: str, path: str, text: str) -> None:
         self.problems.append(Problem(label, path, text))
+
+
+def is_agent_name(name: str) -> bool:
+    """Whether an agent may be called that."""
+    return _AGENT_NAME.fullmatch(name) is not None
 
 
 def _unknown(path: str, known: Collection[str], *, below: str = "") -> str:

@@ -8,15 +8,19 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from orchestrator.settings.declarations import BY_PATH, SettingValue
-from orchestrator.settings.files import ConfigFile
+from orchestrator.errors import ConfigError
+from orchestrator.settings.declarations import BY_PATH
+from orchestrator.settings.files import ConfigFile, read_bytes
 from orchestrator.settings.layers import Layer
 from orchestrator.settings.secrets import masked
 from orchestrator.settings.writing import locked, replace_file
 
 FORMAT = "escalera.trust/1"
+
+
+Standing = Literal["accepted", "changed", "gone"]
 
 
 class TrustStore:
@@ -28,6 +32,13 @@ class TrustStore:
     def is_trusted(self, file: Path, content: bytes) -> bool:
         """Whether the user accepted this file with exactly this content. A record that cannot be read accepts nothing."""
         return self.list().get(_key(file)) == _hash(content)
+
+    def standing(self, path: str) -> Standing:
+        """Whether a file that was accepted still is what was accepted."""
+        try:
+            return "accepted" if self.is_trusted(Path(path), read_bytes(Path(path))) else "changed"
+        except ConfigError:
+            return "changed" if os.path.lexists(path) else "gone"
 
     def trust(self, file: Path, content: bytes) -> None:
         """Accept the file as it is now."""
@@ -61,13 +72,16 @@ class TrustStore:
         replace_file(self._path, json.dumps(document, indent=1).encode("ascii"), mode=0o600)
 
 
-def would_enable(file: ConfigFile) -> list[tuple[str, Any]]:
-    """What accepting the file would enable: the keys that are ignored until then, with their values, secrets masked."""
-    enabled = [(path, file_value) for path, file_value in _flat(file.data) if path in BY_PATH and BY_PATH[path].needs_trust]
-    agents = file.data.get("agents")
-    for name, table in agents.items() if isinstance(agents, Mapping) else ():
+def would_enable(file: ConfigFile, *, agents: Collection[str] = ()) -> list[tuple[str, Any]]:
+    """What accepting the file would enable: each key that is ignored until then, with its value, secrets masked.
+
+    `agents` are the names that the user's own sources configure, as for `harmless_part`.
+    """
+    enabled = [(path, masked(path, value)) for path, value in _flat(file.data) if path in BY_PATH and not _is_harmless(path, value, agents)]
+    tables = file.data.get("agents")
+    for name, table in tables.items() if isinstance(tables, Mapping) else ():
         for key, value in table.items() if isinstance(table, Mapping) else ():
-            if key != "limits":
+            if key != "limits" or (value and name not in agents):
                 enabled.append((f"agents.{name}.{key}", masked(key, value)))
     return enabled
 
@@ -85,7 +99,7 @@ def harmless_part(layer: Layer, *, agents: Collection[str]) -> tuple[Layer, list
     return replace(layer, settings=settings, agents={}, agent_limits=limits), ignored
 
 
-def _is_harmless(path: str, value: SettingValue, agents: Collection[str]) -> bool:
+def _is_harmless(path: str, value: object, agents: Collection[str]) -> bool:
     if path in ("primary", "escalation"):
         return value in agents
     return not BY_PATH[path].needs_trust
