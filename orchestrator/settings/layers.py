@@ -248,7 +248,9 @@ def assigned_value(parts: Sequence[str], text: str) -> object:
         return text
     declared = parts[0] != "agents" or parts[2:3] == ["limits"]
     as_text = declared or parts[2:3] in (["model"], ["provider"], ["prompt"]) or is_secret_name(parts[-1])
-    return text if as_text and not isinstance(value, str | list | dict) else value
+    # A header and a variable are texts, but for `false`, which takes a variable away.
+    carried = parts[2:3] in (["headers"], ["env"]) and not isinstance(value, bool)
+    return text if (as_text or carried) and not isinstance(value, str | list | dict) else value
 
 
 def _nested(parts: Sequence[str], value: object) -> dict[str, Any]:

@@ -203,6 +203,8 @@ def test_naming_another_provider_drops_the_options_of_the_one_below(place: Any) 
         ("agents.cheap.model=gpt", "model", "gpt"),
         ('agents.cheap.model="quoted"', "model", "quoted"),
         ("agents.cheap.model=405", "model", "405"),
+        ("agents.cheap.headers.x-one=1", "headers", {"x-one": "1"}),
+        ("agents.cheap.env.DEBUG=false", "env", {"DEBUG": False}),
         ("agents.cheap.prompt_caching=false", "prompt_caching", False),
         ("agents.cheap.inference.temperature=0.5", "inference", {"temperature": 0.5}),
         ("agents.cheap.add_dirs=['a', 'b']", "add_dirs", ["a", "b"]),
