@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.settings.toml_text import Uneditable, spelled, with_key, without_key
 
-EXAMPLES = int(os.environ.get("ESCALERA_TEST_SETTINGS_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("ESCALERA_TEST_TOML_EXAMPLES", "150"))
 
 FILE = """\
 # My agents.
