@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.agents import agent_problems
 from orchestrator.cli.front import Front
-from orchestrator.settings.editing import Edit, adding_agent, edit, setting_keys
 from orchestrator.settings.files import shown_path
-from orchestrator.settings.problems import Problem
-from orchestrator.settings.resolution import Explained, Settings
 
 if TYPE_CHECKING:
     from orchestrator.providers import ProviderKind
+    from orchestrator.settings.editing import Edit
+    from orchestrator.settings.problems import Problem
+    from orchestrator.settings.resolution import Explained, Settings
 
 
 file_options = click.option("--project/--user", default=False, help="The project's escalera.toml, or the user's own file (the default).")
@@ -23,6 +22,8 @@ file_options = click.option("--project/--user", default=False, help="The project
 
 def edited(front: Front, values: Mapping[str, str], *, project: bool) -> Edit:
     """Set these paths in a file; options of agents are checked by what their provider takes, as far as it is installed."""
+    from orchestrator.settings.editing import edit, setting_keys
+
     change = setting_keys(values, workspace=front.cwd)
     of_agents = [path for path in values if path.startswith("agents.")]
     plugins = front.plugins_at_hand() if of_agents else None
@@ -31,6 +32,8 @@ def edited(front: Front, values: Mapping[str, str], *, project: bool) -> Edit:
 
 def added(front: Front, name: str, values: Mapping[str, str], *, project: bool) -> Edit:
     """Write the table of a new agent, whole as its provider wants it."""
+    from orchestrator.settings.editing import adding_agent, edit
+
     front.plugins.kind(values["provider"])
     change = adding_agent(name, values, known=front.settings.agents, workspace=front.cwd)
     return edit(front.sources, change, project=project, check=_option_check(front.plugins.kinds(), [f"agents.{name}"]))
@@ -49,6 +52,8 @@ def tell(front: Front, done: Edit, setting: Explained | None) -> None:
 
 def _option_check(kinds: Mapping[str, ProviderKind], paths: Iterable[str]) -> Callable[[Settings], list[Problem]]:
     """Problems of what is being set; that another option is missing still, or is one of another provider, is no reason to refuse it."""
+
+    from orchestrator.agents import agent_problems
 
     def check(settings: Settings) -> list[Problem]:
         found = agent_problems(settings.agents.values(), kinds)

@@ -322,6 +322,27 @@ def test_agents_values_are_explained_with_what_they_shadow(place: Any) -> None:
     assert place.load().explain("agents.strong.model").value is None
 
 
+def test_a_key_inside_an_agents_table_is_explained_too(place: Any) -> None:
+    user = place.user(AGENTS + "headers = { x-one = '1' }\nbody = { temperature = 0.5 }")
+
+    settings = place.load(sets=["agents.strong.body.temperature=0.7", "agents.strong.body.top_k=3"])
+
+    temperature, top_k = (settings.explain(f"agents.strong.body.{key}") for key in ("temperature", "top_k"))
+    assert (temperature.value, temperature.source, temperature.shadowed) == (0.7, "flag", ((f"file:{user}", 0.5),))
+    assert (top_k.value, top_k.source, top_k.shadowed) == (3, "flag", ())
+    assert settings.explain("agents.strong.headers.x-one").value == "***"
+    with pytest.raises(ConfigError, match="is not set"):
+        settings.explain("agents.strong.body.gone")
+
+
+def test_a_key_that_another_provider_made_void_is_told_as_unset(place: Any) -> None:
+    user = place.user(AGENTS + "body = { temperature = 0.5 }")
+
+    replaced = place.load(config_file=user, sets=["agents.strong.provider=openai"]).explain("agents.strong.body.temperature")
+
+    assert (replaced.value, replaced.source) == (None, "default")
+
+
 def test_all_lists_every_setting_and_what_agents_set(place: Any) -> None:
     place.user(AGENTS + "[agents.cheap.limits]\nidle_timeout = '20s'")
 
