@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import BY_PATH, SettingValue
-from orchestrator.settings.files import PROJECT_FILE, ConfigFile, config_file, decode_text, shown_path
+from orchestrator.settings.files import PROJECT_FILE, ConfigFile, config_file, decode_text, is_stream, shown_path
 from orchestrator.settings.layers import LayerReader, assigned_value, is_agent_name
 from orchestrator.settings.problems import Problem, raise_problems
 from orchestrator.settings.resolution import Files, Settings, Sources, read_files, resolved
@@ -56,6 +56,8 @@ def edit(sources: Sources, change: Change, *, project: bool = False, check: Call
         files = read_files(sources)
         old = files.project if project else files.user
         file = old.path if old else sources.workspace / PROJECT_FILE if project else sources.user_file
+        if is_stream(file):
+            raise ConfigError(f"{shown_path(file)} is no file that could be changed")
         accepted = files.trusted or files.project is None if project else None
         new = _changed(file, old, change)
         if new is None:
@@ -75,6 +77,9 @@ def setting_keys(values: Mapping[str, str], *, workspace: Path) -> Change:
 
     Raises `ConfigError` for an unknown path, a value it cannot take, and a secret that is written out: a command line is no place for one.
     """
+    for path, text in values.items():
+        if any("\ud800" <= character <= "\udfff" for character in path + text):
+            raise ConfigError(f"{path if path.isprintable() else shown(path)}: there are bytes in it that are no text in UTF-8")
     written = {_key(path): _checked(path, text, workspace) for path, text in values.items()}
 
     def change(text: str) -> str:

@@ -35,6 +35,7 @@ OTHER_VARIABLES = frozenset({"ESCALERA_HOME"})
 
 _TABLES = frozenset(path.partition(".")[0] for path in BY_PATH if "." in path)
 _AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+_MOST_PARTS = 32
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
 
 
@@ -97,12 +98,18 @@ class LayerReader:
     def assignment(self, path: str, text: str, label: str) -> Layer:
         """What one path is set to by a text."""
         parts = [part.strip() for part in path.split(".")]
+        if len(parts) > _MOST_PARTS:
+            self._report(label, shown(path), f"has more than {_MOST_PARTS} parts")
+            return Layer("flag", self._workspace)
         return self._layer(_nested(parts, assigned_value(parts, text)), "flag", label, folder=self._workspace, text=True, merges=True)
 
     def runtime(self, values: Mapping[str, object]) -> Layer:
         """What was set while the program runs; the keys are paths of settings, per-agent ones included."""
         data: dict[str, Any] = {}
         for path, value in values.items():
+            if path.count(".") >= _MOST_PARTS:
+                self._report("runtime", shown(path), f"has more than {_MOST_PARTS} parts")
+                continue
             _lay(data, _nested(path.split("."), value))
         return self._layer(data, "runtime", "runtime", folder=self._workspace, text=True, merges=True)
 

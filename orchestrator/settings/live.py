@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.errors import ConfigError
 from orchestrator.settings.declarations import BY_PATH, SETTINGS
-from orchestrator.settings.files import ConfigFile, config_file, read_bytes, shown_path
+from orchestrator.settings.files import ConfigFile, config_file, is_stream, read_bytes, shown_path
 from orchestrator.settings.problems import ConfigProblems, raise_problems
 from orchestrator.settings.resolution import Explained, Files, Settings, Sources, read_files, resolved
 from orchestrator.settings.trust import TrustStore
@@ -99,8 +99,8 @@ class LiveSettings:
         """A file as it is now, or as it was known where that cannot be had."""
         content = None
         try:
-            if known is None and not os.path.lexists(path):
-                return None
+            if is_stream(path) or (known is None and not os.path.lexists(path)):
+                return known
             content = read_bytes(path)
             return config_file(path, content)
         except ConfigError as error:

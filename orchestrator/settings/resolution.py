@@ -15,7 +15,7 @@ from orchestrator.settings.layers import AGENT_KEYS, AGENT_OPTIONS, Layer, Layer
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.paths import Paths, home_of
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
-from orchestrator.settings.secrets import masked
+from orchestrator.settings.secrets import showable
 from orchestrator.settings.trust import TrustStore, harmless_part
 from orchestrator.settings.values import python_value
 
@@ -204,7 +204,7 @@ def read_files(sources: Sources) -> Files:
     """The files as they are now; `ConfigError` for one that cannot be read."""
     project_file = sources.find_project_file()
     user = read_config(sources.config_file) if sources.config_file else _read_if_there(sources.paths.user_file)
-    project = read_config(project_file) if project_file else None
+    project = read_config(project_file, found=True) if project_file else None
     return Files(user, project, trusted=project is not None and TrustStore(sources.paths.trust_file).is_trusted(project.path, project.content))
 
 
@@ -352,11 +352,11 @@ def _set_keys(agent: AgentConfig) -> list[str]:
 def _agent_values(agent: AgentConfig) -> dict[str, Any]:
     """An agent's keys as they may be shown."""
     own = {"provider": agent.provider, "prompt": agent.prompt, "prompt_file": str(agent.prompt_file) if agent.prompt_file else None}
-    return {**own, "prices": dict(agent.prices) or None, **{key: masked(key, value) for key, value in agent.options.items()}}
+    return {**own, "prices": dict(agent.prices) or None, **_masked_table(agent.options)}
 
 
 def _masked_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: masked(key, value) for key, value in table.items()}
+    return {key: showable(key, value) for key, value in table.items()}
 
 
 def _inner(table: Any, path: Sequence[str]) -> Any:

@@ -14,7 +14,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.settings.declarations import BY_PATH
 from orchestrator.settings.files import ConfigFile, read_bytes
 from orchestrator.settings.layers import Layer
-from orchestrator.settings.secrets import masked
+from orchestrator.settings.secrets import showable
 from orchestrator.settings.writing import locked, replace_file
 
 FORMAT = "escalera.trust/1"
@@ -77,12 +77,12 @@ def would_enable(file: ConfigFile, *, agents: Collection[str] = ()) -> list[tupl
 
     `agents` are the names that the user's own sources configure, as for `harmless_part`.
     """
-    enabled = [(path, masked(path, value)) for path, value in _flat(file.data) if path in BY_PATH and not _is_harmless(path, value, agents)]
+    enabled = [(path, showable(path, value)) for path, value in _flat(file.data) if path in BY_PATH and not _is_harmless(path, value, agents)]
     tables = file.data.get("agents")
     for name, table in tables.items() if isinstance(tables, Mapping) else ():
         for key, value in table.items() if isinstance(table, Mapping) else ():
             if key != "limits" or (value and name not in agents):
-                enabled.append((f"agents.{name}.{key}", masked(key, value)))
+                enabled.append((f"agents.{name}.{key}", showable(key, value)))
     return enabled
 
 

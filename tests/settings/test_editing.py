@@ -114,7 +114,7 @@ def test_a_value_is_written_as_toml_has_it_and_counts(place: Place, path: str, v
         ("agents.chep.model", "m", "has no `provider`; did you mean `cheap`"),
         ("agents.cheap.prices.inptu", "1", "did you mean `input`"),
         ("questions.ttl", "2h", "is longer than"),
-        ("agents.cheap.model", "\ud800", "surrogates not allowed"),
+        ("agents.cheap.model", "\ud800", "are no text in UTF-8"),
         ("agents.cheap.provider.x", "1", "is not usable"),
         ("agents.cheap.model.x", "1", "model is no table"),
     ],

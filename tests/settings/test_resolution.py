@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -333,6 +334,22 @@ def test_a_key_inside_an_agents_table_is_explained_too(place: Any) -> None:
     assert settings.explain("agents.strong.headers.x-one").value == "***"
     with pytest.raises(ConfigError, match="is not set"):
         settings.explain("agents.strong.body.gone")
+
+
+def test_what_toml_has_and_json_has_not_is_shown_as_text(place: Any) -> None:
+    place.user(AGENTS + "body = { day = 2020-01-01, at = [10:00:00], no = nan, on = inf }")
+
+    body = place.load().explain("agents.strong.body").value
+
+    assert body == {"day": "2020-01-01", "at": ["10:00:00"], "no": "nan", "on": "inf"}
+    json.dumps(body, allow_nan=False)
+
+
+def test_a_path_of_thousands_of_parts_is_refused(place: Any) -> None:
+    deep = "agents.x" + ".a" * 3000
+
+    assert "has more than 32 parts" in problems_of(place, sets=[f"{deep}=1"])
+    assert "has more than 32 parts" in problems_of(place, runtime={deep: 1})
 
 
 def test_a_key_that_another_provider_made_void_is_told_as_unset(place: Any) -> None:

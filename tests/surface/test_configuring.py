@@ -15,7 +15,8 @@ import pytest
 from .conftest import PROGRAM, Result, Shell
 
 TWO = 'primary = "a"\nescalation = "b"\n[agents.a]\nprovider = "embedded"\n[agents.b]\nprovider = "embedded"\n[agents.c]\nprovider = "embedded"\n'
-CANARY = "sk-canary-4242424242"
+TRIAL = json.loads((Path(__file__).parents[1] / "trials" / "T96.json").read_text())["secrets"]
+CANARY, QUERY = TRIAL["api_key"], TRIAL["query_key"]
 
 
 def user_file(shell: Shell) -> Path:
@@ -239,7 +240,7 @@ escalation = "asked"
 retry_attempts = 0
 [agents.plain]
 provider = "openai"
-base_url = "http://127.0.0.1:9/v1?key={CANARY}"
+base_url = "http://127.0.0.1:9/v1?key={QUERY}"
 model = "m"
 api_key = "{CANARY}"
 headers = {{ Authorization = "Bearer {CANARY}", x-trace = "{CANARY}" }}
@@ -249,7 +250,7 @@ provider = "openai"
 base_url = "http://127.0.0.1:9/v1"
 model = "m"
 api_key = {{ env = "ASKED_KEY" }}
-headers = {{ x-more = {{ cmd = ["{sys.executable}", "-c", "print('sk-' + 'canary-4242424242')"] }} }}
+headers = {{ x-more = {{ cmd = ["{sys.executable}", "-c", "print('sk-DEMO-' + '4242424242')"] }} }}
 [agents.claude]
 provider = "claude-cli"
 bin = "/no/such/program"
@@ -266,7 +267,7 @@ headers = {{ "a b" = "{CANARY}" }}
 [agents.keyed]
 provider = "openai"
 base_url = "http://127.0.0.1:9/v1"
-api_key = {{ keyring = "{CANARY[3:9]}/x" }}
+api_key = {{ keyring = "somewhere/x" }}
 """
 
 
@@ -298,5 +299,5 @@ def test_t96_a_secret_is_in_nothing_that_any_command_prints(shell: Shell, monkey
 
     said = {" ".join(result.args): result.stdout + result.stderr for result in shell.each(*commands)}
 
-    assert [(command, text) for command, text in said.items() if CANARY[:12] in text] == []
+    assert [(command, text) for command, text in said.items() if CANARY[:12] in text or QUERY in text] == []
     assert not any("Traceback" in text for text in said.values())
