@@ -14,7 +14,7 @@ from orchestrator.settings.declarations import LIMITS
 from orchestrator.settings.files import decode_text, read_bytes
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
-from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, resolve, secret_texts
+from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts
 from orchestrator.settings.values import shown
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def build_provider(
     if with_secrets:
         options = {key: resolve(value, environ=environ, path=f"agents.{config.name}.{key}") for key, value in config.options.items()}
     else:
-        options = {key: _stand_in(value) for key, value in config.options.items()}
+        options = {key: _stand_in(key, value) for key, value in config.options.items()}
     own = {text for value in config.options.values() for text in secret_texts(value, environ=environ)}
     foreign = {text for other in others if other.name != config.name for value in other.options.values() for text in secret_texts(value, environ=environ)}
     checked, problems = _checked(config, kind, options)
@@ -66,7 +66,7 @@ def agent_problems(agents: Iterable[AgentConfig], kinds: Mapping[str, ProviderKi
     problems: list[Problem] = []
     for agent in agents:
         if agent.provider in kinds:
-            options = {key: _stand_in(value) for key, value in agent.options.items()}
+            options = {key: _stand_in(key, value) for key, value in agent.options.items()}
             problems += _checked(agent, kinds[agent.provider], options)[1]
     return problems
 
@@ -102,7 +102,7 @@ def _problem(config: AgentConfig, kind: ProviderKind, details: ErrorDetails, opt
     if details["type"] == "missing":
         return Problem(source, path, f"is missing; the provider {kind.name} needs it")
     hidden = any(map(is_secret_name, place)) or key in ("headers", "env") or has_secret(config.options.get(key))
-    value = "" if hidden else f"{shown(details['input'])} is not usable: "
+    value = "" if hidden else f"{shown(masked(key, details['input']))} is not usable: "
     return Problem(source, path, _without(f"{value}{details['msg']}", options))
 
 
@@ -116,10 +116,11 @@ def _option_names(kind: ProviderKind) -> list[str]:
     return [field.alias or name for name, field in kind.options.model_fields.items()]
 
 
-def _stand_in(value: object) -> Any:
+def _stand_in(name: str, value: object) -> Any:
+    """The value with `***` for every secret in it, also for one that is in a URL or under a telling name deep inside."""
     if isinstance(value, Mapping):
-        return {key: _stand_in(item) for key, item in value.items()}
-    return MASK if has_secret(value) else value
+        return {key: _stand_in(key, item) for key, item in value.items()}
+    return MASK if has_secret(value) else masked(name, value)
 
 
 def _without(text: str, options: Mapping[str, Any]) -> str:

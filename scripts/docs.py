@@ -13,11 +13,29 @@ import click
 
 from orchestrator import hookspecs
 from orchestrator.cli.app import root
+from orchestrator.documents.config_schema import config_schema
 from orchestrator.documents.schemas import schemas
+from orchestrator.plugins import DISTRIBUTIONS, PluginManager, installed_entry_points
 from orchestrator.settings.declarations import reference_table
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Written by scripts/docs.py: change the code, then run it. -->\n"
+
+ABOUT_SETTINGS = """\
+Each can be set in the user's file (`config.toml` in the folder that `escalera paths` names), in the project's `escalera.toml`, by its variable, by its
+flag before the command, and by `--set PATH=VALUE`; the later of these goes before the earlier. `escalera settings get PATH` says what counts and why.
+`escalera settings set PATH VALUE` and `unset PATH` change that one key of the user's file, or with `--project` of the project's, and leave every other
+byte as it is; a value that no file could hold is refused, and so is a change to a file that does not parse.
+
+Durations have a unit (`500ms`, `120s`, `30m`, `24h`, `14d`); sizes may have one (`2KiB`, `4kB`). A secret is `{ env = "NAME" }`,
+`{ cmd = ["program", "argument"] }` or `{ keyring = "service/name" }` (with the package `keyring`), or a text in a file that nobody else reads.
+
+A project file that came with a clone sets what is harmless and no more until `escalera trust` has shown what else it says and you have accepted it;
+one changed byte asks again, but for your own `settings set --project`, which keeps a file accepted that was.
+
+Editors that know TOML schemas complete and check both files with [schemas/config.json](schemas/config.json), for instance by a first line
+`#:schema PATH/config.json`.
+"""
 
 
 def main() -> int:
@@ -37,10 +55,11 @@ def main() -> int:
 
 
 def _references() -> Iterator[tuple[Path, str]]:
-    yield DOCS / "settings.md", f"# Settings\n\n{NOTE}\n{reference_table().rstrip()}\n"
+    yield DOCS / "settings.md", f"# Settings\n\n{NOTE}\n{ABOUT_SETTINGS}\n{reference_table().rstrip()}\n"
     yield DOCS / "commands.md", f"# Commands\n\n{NOTE}\n" + "\n".join(_commands(root, "escalera", None))
     yield DOCS / "hooks.md", f"# Hooks\n\n{NOTE}\n" + "\n".join(_hooks())
-    for name, schema in schemas().items():
+    kinds = PluginManager.load(installed_entry_points()).kinds()
+    for name, schema in {**schemas(), "config": config_schema(kinds[kind] for kind in DISTRIBUTIONS)}.items():
         yield DOCS / "schemas" / f"{name}.json", json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.checks import check_object, checked_agents, said
+from orchestrator.cli.edits import added, edited, file_options, tell
 from orchestrator.cli.front import Front
-from orchestrator.errors import EscaleraError
+from orchestrator.errors import EscaleraError, UsageError
 from orchestrator.providers import CheckResult
 from orchestrator.session import Role
 from orchestrator.settings.agent_config import AgentConfig
 
 if TYPE_CHECKING:
+    from orchestrator.crew import Crew
     from orchestrator.documents.kinds import AgentObject
+    from orchestrator.settings.resolution import Settings
 
 
 @click.group("agents")
@@ -28,15 +31,14 @@ def command() -> None:
 @click.pass_obj
 def list_(front: Front, as_json: bool) -> None:
     """Agents with role, provider and model; one whose plugin is missing says so."""
-    agents = [_agent_object(front, name) for name in front.settings.agents]
+    crew = front.crew(front.workspace)
+    agents = [_agent_object(front.settings, crew, name) for name in front.settings.agents]
     if as_json:
         front.output.print_json({"format": "escalera.agents/1", "agents": agents})
         return
     front.greet()
     for agent in agents:
-        roles = f" [{', '.join(agent['roles'])}]" if agent["roles"] else ""
-        problem = f"  — {agent['problem']}" if agent["problem"] else ""
-        front.output.say(f"{agent['name']}{roles}  {agent['provider']}  {agent['model'] or ''}{problem}".rstrip())
+        _print_line(front, agent)
 
 
 @command.command("check")
@@ -58,6 +60,64 @@ def check(front: Front, name: str | None, limit: str, as_json: bool) -> int:
     return 0 if all(result.ok for result in results.values()) else 1
 
 
+@command.command("use")
+@click.argument("name")
+@click.option("--as", "role", type=click.Choice([role.value for role in Role]), required=True, help="The role it takes.")
+@file_options
+@click.option("--json", "as_json", is_flag=True, help="Print the document.")
+@click.pass_obj
+def use(front: Front, name: str, role: str, project: bool, as_json: bool) -> None:
+    """Give the agent NAME a role, from the next turn on; a running session goes on with it.
+
+    Written to the user's file, or to the project's.
+    """
+    front.settings.agent(name)
+    done = edited(front, {role: name}, project=project)
+    tell(front, done, done.settings.explain(role))
+    _print_agent(front, done.settings, name, as_json=as_json)
+
+
+@command.command("add")
+@click.argument("name")
+@click.option("--provider", "kind", required=True, metavar="KIND", help="The kind of its provider, as in `escalera plugins list`.")
+@click.option("--model", metavar="MODEL", help="Its model, as the provider calls it.")
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of its provider, such as base_url=…; may be repeated.")
+@file_options
+@click.option("--json", "as_json", is_flag=True, help="Print the document.")
+@click.pass_obj
+def add(front: Front, name: str, kind: str, model: str | None, options: Sequence[str], project: bool, as_json: bool) -> None:
+    """Configure a new agent NAME, with options that its provider takes; none of the same name is changed.
+
+    A secret is given as --option 'api_key={ env = "NAME" }'. Written to the user's file, or to the project's.
+    """
+    done = added(front, name, {"provider": kind, **({} if model is None else {"model": model}), **_named(options)}, project=project)
+    tell(front, done, None)
+    _print_agent(front, done.settings, name, as_json=as_json)
+    if not any(done.settings.explain(role).value == name for role in Role):
+        front.output.notice(f"to have it asked: escalera agents use {name} --as primary, or --as escalation")
+
+
+def _named(options: Sequence[str]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for position, option in enumerate(options, start=1):
+        key, equals, value = option.partition("=")
+        if not equals or not key.strip():
+            # What stands there may be a secret whose name was forgotten, so it is not repeated.
+            raise UsageError(f"--option: number {position} is not of the form KEY=VALUE")
+        if key.strip() in named or key.strip() in ("provider", "model"):
+            raise UsageError(f"--option: {key.strip()!r} is given twice")
+        named[key.strip()] = value
+    return named
+
+
+def _print_agent(front: Front, settings: Settings, name: str, *, as_json: bool) -> None:
+    agent = _agent_object(settings, front.crew(front.workspace, settings=settings), name)
+    if as_json:
+        front.output.print_json({"format": "escalera.agent/1", **agent})
+    else:
+        _print_line(front, agent)
+
+
 def _print_checks(front: Front, agents: Sequence[AgentConfig], results: Mapping[str, CheckResult]) -> None:
     width = max(map(len, results), default=0)
     for agent in agents:
@@ -67,12 +127,18 @@ def _print_checks(front: Front, agents: Sequence[AgentConfig], results: Mapping[
             front.output.say(f"{''.ljust(width)}  next: {result.hint}")
 
 
-def _agent_object(front: Front, name: str) -> AgentObject:
-    config = front.settings.agent(name)
-    roles = [role for role in Role if front.settings.explain(role).value == name]
+def _print_line(front: Front, agent: AgentObject) -> None:
+    roles = f" [{', '.join(agent['roles'])}]" if agent["roles"] else ""
+    problem = f"  — {agent['problem']}" if agent["problem"] else ""
+    front.output.say(f"{agent['name']}{roles}  {agent['provider']}  {agent['model'] or ''}{problem}".rstrip())
+
+
+def _agent_object(settings: Settings, crew: Crew, name: str) -> AgentObject:
+    config = settings.agent(name)
+    roles = [role for role in Role if settings.explain(role).value == name]
     problem: str | None = None
     try:
-        front.crew(front.workspace).agent(name)
+        crew.agent(name)
     except EscaleraError as error:
         problem = error.message
     return {"name": name, "roles": roles, "provider": config.provider, "model": config.model, "source": config.source, "problem": problem}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from orchestrator.escalation import Workplace
     from orchestrator.planning.case import Expiry
     from orchestrator.plugins import PluginManager
-    from orchestrator.settings.resolution import Settings
+    from orchestrator.settings.live import LiveSettings
+    from orchestrator.settings.resolution import Settings, Sources
     from orchestrator.store import Store
     from orchestrator.templates import Templates
 
@@ -36,6 +37,7 @@ class Front:
         self._store: Store | None = None
         self._crews: list[Crew] = []
         self._told = 0
+        self._said: set[str] = set()
         self._plugins: PluginManager | None = None
         self.clock: Clock = SystemClock()
 
@@ -43,14 +45,37 @@ class Front:
     def paths(self) -> Paths:
         return paths_of(self.environ, platform=sys.platform)
 
-    @cached_property
-    def settings(self) -> Settings:
-        from orchestrator.settings.resolution import load_settings
+    @property
+    def sources(self) -> Sources:
+        """Where the settings come from."""
+        from orchestrator.settings.resolution import Sources
 
-        settings = load_settings(environ=self.environ, workspace=self.cwd, paths=self.paths, config_file=self._config_file, flags=self._flags, sets=self._sets)
-        for notice in settings.notices:
+        return Sources(self.environ, self.cwd, self.paths, self._config_file, self._flags, self._sets)
+
+    @cached_property
+    def live(self) -> LiveSettings:
+        from orchestrator.settings.live import LiveSettings
+
+        live = LiveSettings(self.sources)
+        self.tell_once(*live.current.notices)
+        return live
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now."""
+        return self.live.current
+
+    def refresh(self) -> None:
+        """Take in changed files, and say what there is to say about them: before each turn of a command that takes several."""
+        for notice in self.live.refresh():
             self.output.notice(notice)
-        return settings
+
+    def tell_once(self, *notices: str) -> None:
+        """Notices about the configuration, each of them once in a run."""
+        for notice in notices:
+            if notice not in self._said:
+                self._said.add(notice)
+                self.output.notice(notice)
 
     @property
     def workspace(self) -> str:
@@ -70,24 +95,42 @@ class Front:
 
         return PluginManager.load(installed_entry_points(), blocked=settings.value("plugins.blocked"), strict=settings.value("plugins.strict"))
 
+    def plugins_at_hand(self) -> PluginManager | None:
+        """The installed plugins, for checking a change of the configuration: none where that cannot be used as it is."""
+        from orchestrator.settings.resolution import read_files, resolved
+
+        settings, problems = resolved(self.sources, read_files(self.sources))
+        return None if problems else self._loaded_plugins(settings)
+
     @cached_property
     def templates(self) -> Templates:
         from orchestrator.templates import Templates
 
         return Templates()
 
-    @cached_property
+    @property
     def expiry(self) -> Expiry:
         from orchestrator.planning.case import Expiry
 
         return Expiry(need_hours=self.settings.value("need_expiry_hours"), waiting_hours=self.settings.value("waiting_expiry_hours"))
 
-    def crew(self, workspace: str, *, turn_timeout: float | None = None, with_secrets: bool = True, long_lived: bool = False) -> Crew:
-        """The configured agents, at work in that directory; `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken."""
+    def crew(
+        self,
+        workspace: str,
+        *,
+        settings: Settings | None = None,
+        turn_timeout: float | None = None,
+        with_secrets: bool = True,
+        long_lived: bool = False,
+    ) -> Crew:
+        """The configured agents, as they are now or as those settings have them, at work in that directory.
+
+        `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken.
+        """
         from orchestrator.crew import Crew
 
         crew = Crew(
-            self.settings,
+            settings or self.settings,
             self.plugins.kinds(),
             environ=self.environ,
             workspace=workspace,

@@ -1,23 +1,40 @@
-"""`escalera settings`: every setting, its value and where that comes from."""
+"""`escalera settings`: every setting, its value and where that comes from; set and unset in a file."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.edits import edited, file_options, tell
 from orchestrator.cli.front import Front
+from orchestrator.errors import ConfigError
 from orchestrator.settings.resolution import Explained
+from orchestrator.settings.toml_text import spelled
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import SettingObject
+    from orchestrator.settings.resolution import Settings
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
+
+_NEGATIVE = re.compile(r"-\d+(\.\d+)?", re.ASCII)
+
+
+class _TakesNegativeNumbers(click.Command):
+    """A command whose last argument may be a negative number, which is no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        numbers = [arg for arg in args if _NEGATIVE.fullmatch(arg)]
+        if len(numbers) == 1 and "--" not in args:
+            args = [*(arg for arg in args if arg not in numbers), "--", *numbers]
+        return super().parse_args(ctx, args)
 
 
 @click.group("settings")
 def command() -> None:
-    """Settings: default < user file < project file < environment < flag."""
+    """Settings: default < user file < project file < environment < flag < set while running."""
 
 
 @command.command("list")
@@ -41,7 +58,7 @@ def get(front: Front, path: str, as_json: bool) -> None:
     """One of them: value, default, source, and what it shadows."""
     setting = front.settings.explain(path)
     if as_json:
-        front.output.print_json({"format": "escalera.setting/1", **_setting_object(setting)})
+        _print_document(front, setting)
         return
     front.output.say(f"{setting.path} = {_written(setting.value)}  [{setting.source}]")
     for source, value in setting.shadowed:
@@ -51,6 +68,62 @@ def get(front: Front, path: str, as_json: bool) -> None:
     for way in (setting.flag, setting.env):
         if way:
             front.output.say(f"  {way}")
+
+
+@command.command("set", cls=_TakesNegativeNumbers)
+@click.argument("path")
+@click.argument("value")
+@file_options
+@json_option
+@click.pass_obj
+def set_(front: Front, path: str, value: str, project: bool, as_json: bool) -> None:
+    """Set PATH to VALUE in the user's file, or in the project's; nothing else in it changes.
+
+    PATH is a setting (limits.idle_timeout) or an agent's (agents.NAME.model, agents.NAME.limits.idle_timeout). VALUE is written as after
+    --set: as in TOML, or as it is. A file that is not there is made. With --json: what `settings get PATH --json` says then.
+    """
+    done = edited(front, {path: value}, project=project)
+    setting = done.settings.explain(path)
+    tell(front, done, setting)
+    _print(front, setting, as_json=as_json)
+
+
+@command.command("unset")
+@click.argument("path")
+@file_options
+@json_option
+@click.pass_obj
+def unset(front: Front, path: str, project: bool, as_json: bool) -> None:
+    """Take PATH out of the user's file, or out of the project's; nothing else in it changes."""
+    from orchestrator.settings.editing import edit, unsetting_key
+
+    done = edit(front.sources, unsetting_key(path), project=project)
+    setting = _what_counts(done.settings, path, changed=done.changed)
+    if not done.changed:
+        front.output.notice(f"{done.file} does not set {path}")
+    tell(front, done, None)
+    _print(front, setting, as_json=as_json)
+
+
+def _what_counts(settings: Settings, path: str, *, changed: bool) -> Explained:
+    """What is said of the path now. Of a key that nothing declares and that was the last of its name, nothing is."""
+    try:
+        return settings.explain(path)
+    except ConfigError:
+        if not changed:
+            raise
+        return Explained(path, None, None, "default", (), "text", "Not set anywhere.")
+
+
+def _print(front: Front, setting: Explained, *, as_json: bool) -> None:
+    if as_json:
+        _print_document(front, setting)
+    else:
+        front.output.say(f"{setting.path} = {_written(setting.value)}  [{setting.source}]")
+
+
+def _print_document(front: Front, setting: Explained) -> None:
+    front.output.print_json({"format": "escalera.setting/1", **_setting_object(setting)})
 
 
 def _setting_object(setting: Explained) -> SettingObject:
@@ -69,4 +142,4 @@ def _setting_object(setting: Explained) -> SettingObject:
 
 
 def _written(value: object) -> str:
-    return "(unset)" if value is None else str(value)
+    return "(unset)" if value is None else value if isinstance(value, str) else spelled(value)

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.front import Front
-from orchestrator.errors import NotFound, UsageError
+from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.settings.files import find_project_file, read_config
 from orchestrator.settings.paths import home_of
+from orchestrator.settings.resolution import Files, read_files, resolved
+from orchestrator.settings.toml_text import spelled
 from orchestrator.settings.trust import TrustStore, would_enable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from orchestrator.documents.kinds import ProjectFileDocument
+    from orchestrator.documents.kinds import AcceptedFile, ProjectFileDocument
+
+_STANDINGS = {"accepted": "", "changed": "  (has changed since: it is asked about again)", "gone": "  (is gone)"}
 
 
 @click.command("trust")
@@ -40,11 +44,11 @@ def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: b
         _done(front, f"no longer accepted: {file}" if known else f"was not accepted: {file}", _document(file, False, []), as_json)
         return
     config = read_config(file)
-    enabled = would_enable(config)
+    enabled = would_enable(config, agents=_own_agents(front))
     tell = front.output.notice if as_json else front.output.say
     tell(f"{file} would enable:" if enabled else f"{file} holds nothing that needs to be accepted")
     for key, value in enabled:
-        tell(f"  {key} = {value!r}")
+        tell(f"  {key} = {spelled(value)}")
     if not yes:
         if not front.output.interactive:
             raise UsageError("accepting a file needs a terminal to ask at", hint="read the file, then use --yes")
@@ -53,13 +57,21 @@ def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: b
     _done(front, "accepted", _document(file, True, enabled), as_json)
 
 
+def _own_agents(front: Front) -> Collection[str]:
+    """The agents that the user's own sources configure; a project file may choose among these."""
+    try:
+        return resolved(front.sources, Files(user=read_files(front.sources).user))[0].agents
+    except ConfigError:
+        return ()
+
+
 def _list(front: Front, accepted: TrustStore, as_json: bool) -> None:
-    files = accepted.list()
+    files: list[AcceptedFile] = [{"file": file, "sha256": digest, "standing": accepted.standing(file)} for file, digest in accepted.list().items()]
     if as_json:
-        front.output.print_json({"format": "escalera.trusted/1", "files": [{"file": file, "sha256": digest} for file, digest in files.items()]})
+        front.output.print_json({"format": "escalera.trusted/1", "files": files})
         return
     for file in files:
-        front.output.say(file)
+        front.output.say(file["file"] + _STANDINGS[file["standing"]])
 
 
 def _document(file: Path, accepted: bool, enables: Sequence[tuple[str, Any]]) -> ProjectFileDocument:

@@ -538,6 +538,12 @@ class AgentsDocument(TypedDict):
     agents: list[AgentObject]
 
 
+class AgentDocument(AgentObject):
+    """`agents use` and `agents add` with `--json`: the agent as it is configured now."""
+
+    format: Literal["escalera.agent/1"]
+
+
 class CheckObject(TypedDict):
     """Whether an agent answers."""
 
@@ -634,7 +640,7 @@ class SettingsDocument(TypedDict):
 
 
 class SettingDocument(SettingObject):
-    """`settings get --json`."""
+    """`settings get`, `set` and `unset` with `--json`: what counts now."""
 
     format: Literal["escalera.setting/1"]
 
@@ -670,6 +676,8 @@ class AcceptedFile(TypedDict):
 
     file: Stated
     sha256: Stated
+    standing: Literal["accepted", "changed", "gone"]
+    """Whether the file still is what was accepted."""
 
 
 class TrustedDocument(TypedDict):
@@ -690,6 +698,7 @@ Document = (
     | PerceptsDocument
     | PerceptDocument
     | AgentsDocument
+    | AgentDocument
     | ChecksDocument
     | DoctorDocument
     | UsageDocument

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-SettingType = Literal["bool", "int", "number", "text", "duration", "list"]
+SettingType = Literal["bool", "int", "number", "text", "duration", "size", "list"]
 SettingValue = bool | int | float | str | tuple[str, ...] | None
-"""A value as it is written and shown: durations as text with their unit, `unlimited` as that word, `None` for unset."""
+"""A value as it is written and shown: durations and sizes as text with their unit, `unlimited` as that word, `None` for unset."""
 
 UNLIMITED = "unlimited"
 
@@ -115,7 +115,7 @@ SETTINGS: tuple[Setting, ...] = (
     _limit("output_reserve_tokens", "int", 4096, "Tokens of the window that are kept free for the answer, a quarter of it at most.", unit="tokens"),
     _limit("context_budget_chars", "int", 12000, "Characters of each digest; 0 = no digests.", unit="characters", unlimited=True),
     _limit("percept_inject_max", "int", 25, "Percepts that are told to an agent; 0 = none.", unit="percepts", unlimited=True),
-    _limit("percept_inject_max_bytes", "int", 2048, "Size of the told percepts in UTF-8; 0 = none.", unit="bytes", unlimited=True),
+    _limit("percept_inject_max_bytes", "size", 2048, "Size of the told percepts in UTF-8; 0 = none.", unit="bytes", unlimited=True),
     _limit("percept_relevance_gate", "bool", True, "Tell only percepts that have to do with the prompt or the need. Has no effect yet.", minimum=None),
     _limit("max_tool_iterations", "int", 20, "Rounds of tool calls in one turn; 0 = no tools are offered.", unit="rounds", unlimited=True),
     _limit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from orchestrator.errors import ConfigError
 PROJECT_FILE = "escalera.toml"
 
 _MOST_BYTES = 1_000_000
+_MOST_LEVELS = 64
+"""Of tables and lists inside each other: dotted keys make thousands on one line, and whatever walks through them has a limit."""
 _POSITION = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
 
 
@@ -38,9 +41,29 @@ def find_project_file(workspace: Path, *, home: Path | None) -> Path | None:
     return None
 
 
-def read_config(path: Path) -> ConfigFile:
-    """Read and parse a TOML file; raises `ConfigError` for whatever is in the way, and never writes."""
-    content = read_bytes(path)
+def read_config(path: Path, *, found: bool = False) -> ConfigFile:
+    """Read and parse a TOML file; raises `ConfigError` for whatever is in the way, and never writes.
+
+    One that was `found`, not named by the user, must be a regular file: a link of a clone to a terminal or a pipe would hold us up.
+    """
+    if found and is_stream(path):
+        raise ConfigError(f"{shown_path(path)} is no regular file")
+    return config_file(path, read_bytes(path))
+
+
+def is_stream(path: Path) -> bool:
+    """Whether it is a pipe, a terminal or another device: what was read from it does not stand there a second time."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def config_file(path: Path, content: bytes) -> ConfigFile:
+    """A file of that content; raises `ConfigError` for one that could not be read again."""
+    if len(content) > _MOST_BYTES:
+        raise ConfigError(f"{shown_path(path)} is larger than {_MOST_BYTES:,} bytes: this is no configuration")
     return ConfigFile(path, content, parse_toml(content, path))
 
 
@@ -72,17 +95,27 @@ def decode_text(content: bytes, path: Path) -> str:
 def parse_toml(content: bytes, path: Path) -> Mapping[str, Any]:
     """The file's tables; `ConfigError` with line and column when it is malformed."""
     text = decode_text(content, path)
+    too_deep = ConfigError(f"{shown_path(path)} is nested too deeply")
     try:
-        return tomllib.loads(text)
+        data = tomllib.loads(text)
     except RecursionError as error:
-        raise ConfigError(f"{shown_path(path)} is nested too deeply") from error
+        raise too_deep from error
     except ValueError as error:
         raise ConfigError(_malformed(path, text, str(error))) from error
+    if _is_deeper(data, _MOST_LEVELS):
+        raise too_deep
+    return data
 
 
 def shown_path(path: Path) -> str:
     """A path in a message: as it is when it is plain text, escaped when it holds anything that could drive a terminal."""
     return str(path) if str(path).isprintable() else repr(str(path))
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Whether tables and lists are nested more than that; goes no deeper itself."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return bool(inner) and (levels == 0 or any(_is_deeper(item, levels - 1) for item in inner))
 
 
 def _malformed(path: Path, text: str, message: str) -> str:

@@ -35,6 +35,7 @@ OTHER_VARIABLES = frozenset({"ESCALERA_HOME"})
 
 _TABLES = frozenset(path.partition(".")[0] for path in BY_PATH if "." in path)
 _AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+_MOST_PARTS = 32
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
 
 
@@ -91,14 +92,24 @@ class LayerReader:
                 # What stands there may be a secret whose path was forgotten, so it is not repeated.
                 self._report("--set", "", f"number {position} is not of the form PATH=VALUE")
                 continue
-            parts = [part.strip() for part in path.split(".")]
-            layers.append(self._layer(_nested(parts, _assigned(parts, text)), "flag", "--set", folder=self._workspace, text=True, merges=True))
+            layers.append(self.assignment(path, text, "--set"))
         return layers
+
+    def assignment(self, path: str, text: str, label: str) -> Layer:
+        """What one path is set to by a text."""
+        parts = [part.strip() for part in path.split(".")]
+        if len(parts) > _MOST_PARTS:
+            self._report(label, shown(path), f"has more than {_MOST_PARTS} parts")
+            return Layer("flag", self._workspace)
+        return self._layer(_nested(parts, assigned_value(parts, text)), "flag", label, folder=self._workspace, text=True, merges=True)
 
     def runtime(self, values: Mapping[str, object]) -> Layer:
         """What was set while the program runs; the keys are paths of settings, per-agent ones included."""
         data: dict[str, Any] = {}
         for path, value in values.items():
+            if path.count(".") >= _MOST_PARTS:
+                self._report("runtime", shown(path), f"has more than {_MOST_PARTS} parts")
+                continue
             _lay(data, _nested(path.split("."), value))
         return self._layer(data, "runtime", "runtime", folder=self._workspace, text=True, merges=True)
 
@@ -148,7 +159,7 @@ class LayerReader:
             if not isinstance(table, Mapping):
                 belongs = name in AGENT_KEYS or name in AGENT_OPTIONS
                 self._report(label, path, "belongs under [agents.NAME], the table of one agent" if belongs else f"is not a table; expected [{path}]")
-            elif not _AGENT_NAME.fullmatch(name):
+            elif not is_agent_name(name):
                 self._report(label, path, "is no name for an agent; use letters, digits, `-` and `_`, 64 at most")
             else:
                 limits[name] = self._agent_limits(table.get("limits", {}), path, label, text=text)
@@ -195,6 +206,11 @@ class LayerReader:
         self.problems.append(Problem(label, path, text))
 
 
+def is_agent_name(name: str) -> bool:
+    """Whether an agent may be called that."""
+    return _AGENT_NAME.fullmatch(name) is not None
+
+
 def _unknown(path: str, known: Collection[str], *, below: str = "") -> str:
     """What to say about an unknown key: where it belongs when it is only misplaced, else which one is nearest."""
     name = path.rpartition(".")[2]
@@ -228,7 +244,7 @@ def _shown_key(key: str) -> str:
     return key if _PLAIN_KEY.fullmatch(key) else shown(key)
 
 
-def _assigned(parts: Sequence[str], text: str) -> object:
+def assigned_value(parts: Sequence[str], text: str) -> object:
     """A value from the command line: TOML where it is TOML, else the text; always the text where a text is what is wanted."""
     try:
         data = tomllib.loads(f"value = {text}")
@@ -239,7 +255,9 @@ def _assigned(parts: Sequence[str], text: str) -> object:
         return text
     declared = parts[0] != "agents" or parts[2:3] == ["limits"]
     as_text = declared or parts[2:3] in (["model"], ["provider"], ["prompt"]) or is_secret_name(parts[-1])
-    return text if as_text and not isinstance(value, str | list | dict) else value
+    # A header and a variable are texts, but for `false`, which takes a variable away.
+    carried = parts[2:3] in (["headers"], ["env"]) and not isinstance(value, bool)
+    return text if (as_text or carried) and not isinstance(value, str | list | dict) else value
 
 
 def _nested(parts: Sequence[str], value: object) -> dict[str, Any]:

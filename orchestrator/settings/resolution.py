@@ -15,7 +15,7 @@ from orchestrator.settings.layers import AGENT_KEYS, AGENT_OPTIONS, Layer, Layer
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.paths import Paths, home_of
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
-from orchestrator.settings.secrets import masked
+from orchestrator.settings.secrets import showable
 from orchestrator.settings.trust import TrustStore, harmless_part
 from orchestrator.settings.values import python_value
 
@@ -142,12 +142,13 @@ class Settings:
             raise ConfigError(f"{path}: no agent {name!r} is configured{did_you_mean(nearest(name, self.agents))}")
         if rest[:1] == ["limits"] and len(rest) == 2:
             return self._explain_limit(path, name, rest[1])
-        given = [(layer.source, masked(rest[0], layer.agents[name][rest[0]])) for layer in self.layers if rest and rest[0] in layer.agents.get(name, {})]
-        if len(rest) != 1 or not (given or rest[0] in AGENT_KEYS or rest[0] in AGENT_OPTIONS):
+        given = [(layer.source, value) for layer in self.layers if (value := _inner(_masked_table(layer.agents.get(name, {})), rest)) is not None]
+        if not rest or not (given or (len(rest) == 1 and (rest[0] in AGENT_KEYS or rest[0] in AGENT_OPTIONS))):
             raise ConfigError(f"{path} is not set{did_you_mean(_near_key(name, rest))}")
         agent = self.agents[name]
-        value = _agent_values(agent).get(rest[0])
-        source = agent.sources.get(rest[0], "default")
+        value = _inner(_agent_values(agent), rest)
+        # A table that was replaced as a whole takes what was below it with it.
+        source = (given[-1][0] if len(rest) > 1 else agent.sources.get(rest[0], "default")) if value is not None else "default"
         return Explained(
             path, value, None, source, tuple(reversed(given[:-1])), _type_of(value), f"Of the agent `{name}`, for its provider `{agent.provider}`."
         )
@@ -163,6 +164,74 @@ class Settings:
         return _explained(path, setting, given[-1] if given else ("default", setting.default), given)
 
 
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where one process takes its values from, beside what is set while it runs. Files are found anew each time they are read."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    workspace: Path
+    paths: Paths
+    config_file: Path | None = None
+    """Stands in for the user's and the project's file, and is trusted."""
+    flags: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Texts by the path of their setting."""
+    sets: Sequence[str] = field(default=(), repr=False)
+
+    @property
+    def home(self) -> Path | None:
+        return home_of(self.environ)
+
+    @property
+    def user_file(self) -> Path:
+        """The file of the user's own settings, be it there or not."""
+        return self.config_file or self.paths.user_file
+
+    def find_project_file(self) -> Path | None:
+        """The project's file, where there is one and it counts."""
+        return find_project_file(self.workspace, home=self.home) if self.config_file is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The configuration files as they were read once, and whether the user has accepted the project's."""
+
+    user: ConfigFile | None = None
+    project: ConfigFile | None = None
+    trusted: bool = False
+
+
+def read_files(sources: Sources) -> Files:
+    """The files as they are now; `ConfigError` for one that cannot be read."""
+    project_file = sources.find_project_file()
+    user = read_config(sources.config_file) if sources.config_file else _read_if_there(sources.paths.user_file)
+    project = read_config(project_file, found=True) if project_file else None
+    return Files(user, project, trusted=project is not None and TrustStore(sources.paths.trust_file).is_trusted(project.path, project.content))
+
+
+def resolved(sources: Sources, files: Files, *, runtime: Mapping[str, object] | None = None) -> tuple[Settings, list[Problem]]:
+    """All sources laid over each other, low to high: user file, project file, environment, flags, `--set`, runtime; and all that is wrong with them."""
+    reader = LayerReader(sources.workspace)
+    lowest = [reader.file(files.user)] if files.user else []
+    upper = [
+        *reader.environment(sources.environ),
+        *reader.flags(sources.flags),
+        *reader.assignments(sources.sets),
+        *([reader.runtime(runtime)] if runtime else []),
+    ]
+    middle, notices = _project_layer(reader, files.project, files.trusted, own=[*lowest, *upper], home=sources.home)
+    layers = (*lowest, *middle, *upper)
+    settings = Settings(
+        layers=layers,
+        agents=merge_agents(layers, home=sources.home),
+        notices=tuple(notices),
+        zero_config=not names_provider(layers),
+        user_file=sources.user_file,
+        project_file=files.project.path if files.project else None,
+        project_trusted=files.trusted,
+    )
+    return settings, list(dict.fromkeys([*reader.problems, *_across(settings)]))
+
+
 def load_settings(
     *,
     environ: Mapping[str, str],
@@ -174,44 +243,20 @@ def load_settings(
     runtime: Mapping[str, object] | None = None,
     check: Callable[[Settings], Iterable[Problem]] | None = None,
 ) -> Settings:
-    """Read every source and lay them over each other, low to high: user file, project file, environment, flags, `--set`, runtime.
+    """Read every source and lay them over each other.
 
-    `config_file` stands in for the first two and is trusted. `flags` are texts by the path of their setting. `check` may add
-    problems of its own (agents' options, which only plugins know), so that one start reports everything.
+    `check` may add problems of its own (agents' options, which only plugins know), so that one start reports everything.
     Raises `ConfigError`: a file that cannot be read, or every unknown key and unusable value at once.
     """
-    reader = LayerReader(workspace)
-    home = home_of(environ)
-    user, project = _files(paths, workspace, home, config_file)
-    lowest = [reader.file(user)] if user else []
-    upper = [*reader.environment(environ), *reader.flags(flags or {}), *reader.assignments(sets), *([reader.runtime(runtime)] if runtime else [])]
-    trusted = project is not None and TrustStore(paths.trust_file).is_trusted(project.path, project.content)
-    middle, notices = _project_layer(reader, project, trusted, own=[*lowest, *upper], home=home)
-    layers = (*lowest, *middle, *upper)
-    zero_config = not names_provider(layers)
-    settings = Settings(
-        layers=layers,
-        agents=merge_agents(layers, home=home),
-        notices=tuple(notices),
-        zero_config=zero_config,
-        user_file=config_file or paths.user_file,
-        project_file=project.path if project else None,
-        project_trusted=trusted,
-    )
-    raise_problems([*reader.problems, *_across(settings), *(check(settings) if check else ())])
+    sources = Sources(environ, workspace, paths, config_file, flags or {}, sets)
+    settings, problems = resolved(sources, read_files(sources), runtime=runtime)
+    raise_problems([*problems, *(check(settings) if check else ())])
     return settings
 
 
 def zero_config_notice(settings: Settings) -> str | None:
     """What to tell who has configured nothing: what answers, and how to name a real model."""
     return ZERO_CONFIG_NOTICE.format(user_file=settings.user_file) if settings.zero_config else None
-
-
-def _files(paths: Paths, workspace: Path, home: Path | None, config_file: Path | None) -> tuple[ConfigFile | None, ConfigFile | None]:
-    if config_file is not None:
-        return read_config(config_file), None
-    project = find_project_file(workspace, home=home)
-    return _read_if_there(paths.user_file), read_config(project) if project else None
 
 
 def _read_if_there(path: Path) -> ConfigFile | None:
@@ -307,7 +352,18 @@ def _set_keys(agent: AgentConfig) -> list[str]:
 def _agent_values(agent: AgentConfig) -> dict[str, Any]:
     """An agent's keys as they may be shown."""
     own = {"provider": agent.provider, "prompt": agent.prompt, "prompt_file": str(agent.prompt_file) if agent.prompt_file else None}
-    return {**own, "prices": dict(agent.prices) or None, **{key: masked(key, value) for key, value in agent.options.items()}}
+    return {**own, "prices": dict(agent.prices) or None, **_masked_table(agent.options)}
+
+
+def _masked_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: showable(key, value) for key, value in table.items()}
+
+
+def _inner(table: Any, path: Sequence[str]) -> Any:
+    """What stands at that path in nested tables; `None` where there is nothing."""
+    for part in path:
+        table = table.get(part) if isinstance(table, Mapping) else None
+    return table
 
 
 def _near_key(agent: str, rest: Sequence[str]) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, time
 from typing import Any, Literal
 
 from orchestrator.errors import SecretMissing
@@ -64,6 +66,16 @@ def has_secret(value: object) -> bool:
     return isinstance(value, Secret | SecretRef)
 
 
+def has_written_secret(name: str, value: object) -> bool:
+    """Whether a raw value holds a secret that is written out, at any depth: under a name of secrets, or in a URL."""
+    if isinstance(value, Mapping):
+        # Under a name of secrets a table is a reference to one.
+        return (name in _CARRIERS or not is_secret_name(name)) and any(has_written_secret(key, item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return any(has_written_secret(name, item) for item in value)
+    return isinstance(value, str) and (is_secret_name(name) or _URL_SECRET.search(value) is not None)
+
+
 def resolve(value: object, *, environ: Mapping[str, str], path: str) -> Any:
     """The value with every secret in it as plain text, for handing to a provider's options and nothing else.
 
@@ -105,6 +117,21 @@ def masked(name: str, value: object) -> Any:
     if isinstance(value, str):
         return MASK if is_secret_name(name) else _URL_SECRET.sub(lambda match: (match[1] or "") + MASK + ("" if match[1] else "@"), value)
     return value
+
+
+def showable(name: str, value: object) -> Any:
+    """As `masked`, and as JSON can carry it: TOML's dates and times, `inf` and `nan` become texts."""
+    return _plain(masked(name, value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _carried(name: str, value: object) -> object:

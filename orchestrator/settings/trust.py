@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from orchestrator.errors import ConfigError
-from orchestrator.settings.declarations import BY_PATH, SettingValue
-from orchestrator.settings.files import ConfigFile, shown_path
+from orchestrator.settings.declarations import BY_PATH
+from orchestrator.settings.files import ConfigFile, read_bytes
 from orchestrator.settings.layers import Layer
-from orchestrator.settings.secrets import masked
+from orchestrator.settings.secrets import showable
+from orchestrator.settings.writing import locked, replace_file
 
 FORMAT = "escalera.trust/1"
+
+
+Standing = Literal["accepted", "changed", "gone"]
 
 
 class TrustStore:
@@ -31,14 +33,21 @@ class TrustStore:
         """Whether the user accepted this file with exactly this content. A record that cannot be read accepts nothing."""
         return self.list().get(_key(file)) == _hash(content)
 
+    def standing(self, path: str) -> Standing:
+        """Whether a file that was accepted still is what was accepted."""
+        try:
+            return "accepted" if self.is_trusted(Path(path), read_bytes(Path(path))) else "changed"
+        except ConfigError:
+            return "changed" if os.path.lexists(path) else "gone"
+
     def trust(self, file: Path, content: bytes) -> None:
         """Accept the file as it is now."""
-        with self._locked():
+        with locked(self._lock):
             self._write({**self.list(), _key(file): _hash(content)})
 
     def revoke(self, file: Path) -> bool:
         """Take it back; says whether there was anything to take back."""
-        with self._locked():
+        with locked(self._lock):
             accepted = self.list()
             known = accepted.pop(_key(file), None) is not None
             if known:
@@ -54,41 +63,26 @@ class TrustStore:
         files = document.get("files") if isinstance(document, dict) and document.get("format") == FORMAT else None
         return {path: digest for path, digest in files.items() if isinstance(digest, str)} if isinstance(files, dict) else {}
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        from filelock import FileLock
-
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with FileLock(self._path.with_suffix(".lock"), mode=0o600):
-                yield
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write {shown_path(self._path)}: {error.strerror or error}", hint="set ESCALERA_HOME to a folder that can be written"
-            ) from error
+    @property
+    def _lock(self) -> Path:
+        return self._path.with_suffix(".lock")
 
     def _write(self, files: Mapping[str, str]) -> None:
-        """Replace the record as a whole; a killed process leaves the old one."""
-        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".trust-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                json.dump({"format": FORMAT, "files": dict(sorted(files.items()))}, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self._path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        document = {"format": FORMAT, "files": dict(sorted(files.items()))}
+        replace_file(self._path, json.dumps(document, indent=1).encode("ascii"), mode=0o600)
 
 
-def would_enable(file: ConfigFile) -> list[tuple[str, Any]]:
-    """What accepting the file would enable: the keys that are ignored until then, with their values, secrets masked."""
-    enabled = [(path, file_value) for path, file_value in _flat(file.data) if path in BY_PATH and BY_PATH[path].needs_trust]
-    agents = file.data.get("agents")
-    for name, table in agents.items() if isinstance(agents, Mapping) else ():
+def would_enable(file: ConfigFile, *, agents: Collection[str] = ()) -> list[tuple[str, Any]]:
+    """What accepting the file would enable: each key that is ignored until then, with its value, secrets masked.
+
+    `agents` are the names that the user's own sources configure, as for `harmless_part`.
+    """
+    enabled = [(path, showable(path, value)) for path, value in _flat(file.data) if path in BY_PATH and not _is_harmless(path, value, agents)]
+    tables = file.data.get("agents")
+    for name, table in tables.items() if isinstance(tables, Mapping) else ():
         for key, value in table.items() if isinstance(table, Mapping) else ():
-            if key != "limits":
-                enabled.append((f"agents.{name}.{key}", masked(key, value)))
+            if key != "limits" or (value and name not in agents):
+                enabled.append((f"agents.{name}.{key}", showable(key, value)))
     return enabled
 
 
@@ -105,7 +99,7 @@ def harmless_part(layer: Layer, *, agents: Collection[str]) -> tuple[Layer, list
     return replace(layer, settings=settings, agents={}, agent_limits=limits), ignored
 
 
-def _is_harmless(path: str, value: SettingValue, agents: Collection[str]) -> bool:
+def _is_harmless(path: str, value: object, agents: Collection[str]) -> bool:
     if path in ("primary", "escalation"):
         return value in agents
     return not BY_PATH[path].needs_trust

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
 from orchestrator.settings.declarations import UNLIMITED, Setting, SettingType, SettingValue
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", re.ASCII)
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(B|[kMG]i?B)", re.ASCII | re.IGNORECASE)
 _INT = re.compile(r"[+-]?\d{1,18}(?:_\d{1,3}){0,6}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
-_LARGEST: dict[SettingType, float] = {"int": 10**12, "number": 10**6, "duration": 36500 * 86400.0}
+LARGEST: dict[SettingType, float] = {"int": 10**12, "size": 10**12, "number": 10**6, "duration": 36500 * 86400.0}
 """Far beyond any use, and small enough for dates, sleeps and database columns."""
 
 _EXPECTED: dict[SettingType, str] = {
@@ -23,6 +26,7 @@ _EXPECTED: dict[SettingType, str] = {
     "number": "a number",
     "text": "a text",
     "duration": "a duration with its unit, such as 500ms, 120s, 30m, 24h or 14d",
+    "size": "a whole number of bytes, or a size such as 500B, 2KiB (1024 bytes each) or 4kB (1000)",
     "list": "a list of texts",
 }
 
@@ -50,6 +54,8 @@ def python_value(setting: Setting, value: SettingValue) -> SettingValue:
         return 0 if setting.zero_is_unlimited else None
     if setting.type == "duration" and isinstance(value, str):
         return seconds(value)
+    if setting.type == "size" and isinstance(value, str):
+        return size(value)
     return value
 
 
@@ -59,6 +65,15 @@ def seconds(duration: str) -> float:
     if match is None:
         raise ValueError(f"{shown(duration)} is not usable; expected {_EXPECTED['duration']}")
     return round(float(match[1]) * _UNITS[match[2]], 6)
+
+
+def size(text: str) -> int:
+    """Bytes of a size such as `500B`, `2KiB`, `4kB`, `1.5MiB`; raises `ValueError` for anything else, and for parts of a byte."""
+    match = _SIZE.fullmatch(text.strip())
+    number = Decimal(match[1]) * _SIZES[match[2].lower()] if match else Decimal("0.5")
+    if number != int(number):
+        raise ValueError(f"{shown(text)} is not usable; expected {_EXPECTED['size']}")
+    return int(number)
 
 
 def expectation(setting: Setting) -> str:
@@ -111,6 +126,14 @@ def _duration(raw: object, _: bool) -> SettingValue:
     return match[1] + match[2] if match else None
 
 
+def _size(raw: object, text: bool) -> SettingValue:
+    whole = _int(raw, text)
+    if whole is not None or not isinstance(raw, str):
+        return whole
+    match = _SIZE.fullmatch(raw.strip())
+    return f"{match[1]}{match[2]}" if match and size(raw) >= 0 else None
+
+
 def _list(raw: object, text: bool) -> SettingValue:
     if text and isinstance(raw, str):
         return tuple(part.strip() for part in raw.split(",") if part.strip())
@@ -123,17 +146,18 @@ _PARSERS: dict[SettingType, Callable[[object, bool], SettingValue]] = {
     "number": _number,
     "text": _text,
     "duration": _duration,
+    "size": _size,
     "list": _list,
 }
 
 
 def _check_bounds(setting: Setting, value: SettingValue) -> None:
-    if setting.type not in _LARGEST:
+    if setting.type not in LARGEST:
         return
-    number = seconds(value) if isinstance(value, str) else value
+    number = python_value(setting, value)
     if not isinstance(number, int | float):
         return
-    largest = _LARGEST[setting.type]
+    largest = LARGEST[setting.type]
     if setting.minimum is not None and number < setting.minimum:
         raise ValueError(f"{shown(value)} is too small; expected {expectation(setting)}")
     if abs(number) > largest:

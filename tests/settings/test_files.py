@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import ConfigError
+from orchestrator.settings.editing import edit
 from orchestrator.settings.files import read_config
+from orchestrator.settings.live import LiveSettings
+from orchestrator.settings.resolution import Sources
 
 FILES = {name: bytes.fromhex(content) for name, content in json.loads((Path(__file__).parents[1] / "trials" / "T97.json").read_text())["files_hex"].items()}
 
@@ -45,6 +48,8 @@ def test_t97_other_encodings_are_a_clear_error_and_the_file_stays_as_it_is(place
         (b"[limits]\nidle_timeout = '3s", "line 2, column 19"),
         (b"a = 1\n\nb = [1,", "line 3, column 8"),
         (b"a = " + b"[" * 5000, "nested too deeply"),
+        (b"a." * 3000 + b"b = 1", "nested too deeply"),
+        (b"a = " + b"[" * 70 + b"1" + b"]" * 70, "nested too deeply"),
         (b"a = " + b"9" * 5000, "not valid TOML"),
         (b"a = '\0'", "line 1, column 6"),
         (b"# caf\xc3\xa9\n# \xff", "byte 0xff at line 2, column 3"),
@@ -93,3 +98,28 @@ def test_a_config_folder_that_is_a_file_is_no_configuration(place: Any) -> None:
     place.paths.config.write_text("")
 
     assert place.load().zero_config
+
+
+def test_a_project_file_that_is_no_file_is_refused_and_not_waited_for(place: Any) -> None:
+    os.mkfifo(place.project_file)
+    with pytest.raises(ConfigError, match="is no regular file"):
+        place.load()
+
+    place.project_file.unlink()
+    place.project_file.symlink_to("/dev/tty")
+    with pytest.raises(ConfigError, match="is no regular file"):
+        place.load()
+
+
+def test_a_pipe_may_be_named_as_the_configuration(place: Any) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"need_expiry_hours = 3")
+    os.close(writing)
+    file = Path(f"/dev/fd/{reading}")
+    live = LiveSettings(Sources(place.environ, place.workspace, place.paths, config_file=file))
+
+    assert live.refresh() == ()
+    assert live.current.value("need_expiry_hours") == 3
+    with pytest.raises(ConfigError, match="is no file that could be changed"):
+        edit(Sources(place.environ, place.workspace, place.paths, config_file=file), lambda text: text)
+    os.close(reading)

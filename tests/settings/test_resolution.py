@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,8 @@ def test_naming_another_provider_drops_the_options_of_the_one_below(place: Any) 
         ("agents.cheap.model=gpt", "model", "gpt"),
         ('agents.cheap.model="quoted"', "model", "quoted"),
         ("agents.cheap.model=405", "model", "405"),
+        ("agents.cheap.headers.x-one=1", "headers", {"x-one": "1"}),
+        ("agents.cheap.env.DEBUG=false", "env", {"DEBUG": False}),
         ("agents.cheap.prompt_caching=false", "prompt_caching", False),
         ("agents.cheap.inference.temperature=0.5", "inference", {"temperature": 0.5}),
         ("agents.cheap.add_dirs=['a', 'b']", "add_dirs", ["a", "b"]),
@@ -318,6 +321,43 @@ def test_agents_values_are_explained_with_what_they_shadow(place: Any) -> None:
 
     assert (explained.value, explained.source, explained.shadowed, explained.type) == ("big", "flag", ((f"file:{user}", "small"),), "text")
     assert place.load().explain("agents.strong.model").value is None
+
+
+def test_a_key_inside_an_agents_table_is_explained_too(place: Any) -> None:
+    user = place.user(AGENTS + "headers = { x-one = '1' }\nbody = { temperature = 0.5 }")
+
+    settings = place.load(sets=["agents.strong.body.temperature=0.7", "agents.strong.body.top_k=3"])
+
+    temperature, top_k = (settings.explain(f"agents.strong.body.{key}") for key in ("temperature", "top_k"))
+    assert (temperature.value, temperature.source, temperature.shadowed) == (0.7, "flag", ((f"file:{user}", 0.5),))
+    assert (top_k.value, top_k.source, top_k.shadowed) == (3, "flag", ())
+    assert settings.explain("agents.strong.headers.x-one").value == "***"
+    with pytest.raises(ConfigError, match="is not set"):
+        settings.explain("agents.strong.body.gone")
+
+
+def test_what_toml_has_and_json_has_not_is_shown_as_text(place: Any) -> None:
+    place.user(AGENTS + "body = { day = 2020-01-01, at = [10:00:00], no = nan, on = inf }")
+
+    body = place.load().explain("agents.strong.body").value
+
+    assert body == {"day": "2020-01-01", "at": ["10:00:00"], "no": "nan", "on": "inf"}
+    json.dumps(body, allow_nan=False)
+
+
+def test_a_path_of_thousands_of_parts_is_refused(place: Any) -> None:
+    deep = "agents.x" + ".a" * 3000
+
+    assert "has more than 32 parts" in problems_of(place, sets=[f"{deep}=1"])
+    assert "has more than 32 parts" in problems_of(place, runtime={deep: 1})
+
+
+def test_a_key_that_another_provider_made_void_is_told_as_unset(place: Any) -> None:
+    user = place.user(AGENTS + "body = { temperature = 0.5 }")
+
+    replaced = place.load(config_file=user, sets=["agents.strong.provider=openai"]).explain("agents.strong.body.temperature")
+
+    assert (replaced.value, replaced.source) == (None, "default")
 
 
 def test_all_lists_every_setting_and_what_agents_set(place: Any) -> None:

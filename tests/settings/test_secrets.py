@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.settings.secrets import Secret, SecretRef, is_secret_name, masked, resolve, secret_texts, with_secrets
+from orchestrator.settings.secrets import Secret, SecretRef, has_written_secret, is_secret_name, masked, resolve, secret_texts, with_secrets
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,52 @@ def test_masking_reaches_into_tables_lists_and_urls() -> None:
     value = {"deep": [{"api_key": "sk"}], "url": "http://u:p@h/?access_token=sk&b=1", "n": 3}
 
     assert masked("body", value) == {"deep": [{"api_key": "***"}], "url": "http://***@h/?access_token=***&b=1", "n": 3}
+
+
+KEYRING = """
+from . import errors
+
+def get_password(service, name):
+    if service == "locked":
+        raise errors.KeyringLocked(f"sk-7 of {name}")
+    return {("mail/work", "me"): "sk-6"}.get((service, name))
+"""
+ASK = """
+import subprocess
+import sys
+from pathlib import Path
+from orchestrator.errors import SecretMissing
+from orchestrator.settings.secrets import resolve, with_secrets
+try:
+    print(resolve(with_secrets("api_key", {"keyring": sys.argv[1]}), environ={}, path="agents.x.api_key"))
+except SecretMissing as error:
+    print(error.message, error.hint)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("mail/work/me", "sk-6"),
+        ("mail/work/you", "agents.x.api_key: the keyring has nothing for 'mail/work/you' keyring set mail/work you"),
+        ("locked/me", "agents.x.api_key: the keyring does not answer: KeyringLocked None"),
+    ],
+)
+def test_a_keyring_gives_what_it_holds_and_says_why_not(tmp_path: Path, reference: str, said: str) -> None:
+    (tmp_path / "keyring").mkdir()
+    (tmp_path / "keyring" / "__init__.py").write_text(KEYRING)
+    (tmp_path / "keyring" / "errors.py").write_text("class KeyringError(Exception): pass\nclass KeyringLocked(KeyringError): pass\n")
+
+    done = subprocess.run([sys.executable, "-c", ASK, reference], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == said
+    assert "sk-7" not in done.stdout
+
+
+def test_a_secret_that_is_written_out_is_found_at_any_depth() -> None:
+    assert has_written_secret("body", {"deep": [{"password": "sk"}]})
+    assert has_written_secret("headers", {"x-api-key": "sk"})
+    assert has_written_secret("base_url", "http://u:p@h")
+    assert not has_written_secret("api_key", {"env": "KEY"})
+    assert not has_written_secret("headers", {"Authorization": {"cmd": ["pass", "x"]}, "x-team": "red"})
+    assert not has_written_secret("model", "m")

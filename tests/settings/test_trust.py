@@ -11,6 +11,8 @@ from orchestrator.errors import ConfigError
 from orchestrator.settings.files import read_config
 from orchestrator.settings.trust import TrustStore, would_enable
 
+from .conftest import Place
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> TrustStore:
@@ -80,7 +82,7 @@ def test_two_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
 def test_a_state_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
 
-    with pytest.raises(ConfigError, match=r"cannot write .*trust\.json"):
+    with pytest.raises(ConfigError, match=r"cannot write .*trust\.lock"):
         TrustStore(tmp_path / "state" / "trust.json").trust(tmp_path / "escalera.toml", b"one")
 
 
@@ -96,6 +98,7 @@ def test_what_trust_would_enable_is_listed_with_secrets_masked(tmp_path: Path) -
     enabled = dict(would_enable(read_config(path)))
 
     assert enabled == {
+        "primary": "x",
         "fallback": True,
         "plugins.blocked": ["a"],
         "agents.x.provider": "claude-cli",
@@ -103,5 +106,34 @@ def test_what_trust_would_enable_is_listed_with_secrets_masked(tmp_path: Path) -
         "agents.x.env": {"API_KEY": "***", "PLAIN": "p"},
         "agents.x.headers": {"x-thing": "***"},
         "agents.x.api_key": {"env": "OPENROUTER_API_KEY"},
+        "agents.x.limits": {"retry_attempts": 1},
     }
     assert "sk-" not in json.dumps(enabled)
+
+
+def test_everything_that_is_ignored_until_then_is_listed_and_nothing_else(place: Place) -> None:
+    place.user("primary = 'mine'\n[agents.mine]\nprovider = 'p'\n[agents.second]\nprovider = 'p'")
+    file = place.project(
+        "primary = 'second'\nescalation = 'theirs'\nneed_expiry_hours = 1\n[plugins]\nstrict = true\n"
+        "[agents.mine]\nbin = 'x'\n[agents.mine.limits]\nretry_attempts = 1\n[agents.theirs]\nprovider = 'q'\n[agents.theirs.limits]\nretry_attempts = 1"
+    )
+
+    (notice,) = place.load().notices
+    ignored = notice.split("these are ignored: ")[1].split(". To see")[0].split(", ")
+
+    assert sorted(path for path, _ in would_enable(read_config(file), agents=("mine", "second"))) == sorted(ignored)
+    assert ignored == ["escalation", "plugins.strict", "agents.mine.bin", "agents.theirs.provider", "agents.theirs.limits"]
+
+
+def test_an_accepted_file_that_changed_or_went_is_told_apart(store: TrustStore, tmp_path: Path) -> None:
+    file = tmp_path / "escalera.toml"
+    file.write_bytes(b"one")
+    store.trust(file, b"one")
+    standings = [store.standing(str(file))]
+
+    file.write_bytes(b"onf")
+    standings.append(store.standing(str(file)))
+    file.unlink()
+    standings.append(store.standing(str(file)))
+
+    assert standings == ["accepted", "changed", "gone"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import orchestrator
 from orchestrator.settings.declarations import BY_PATH, SETTINGS, SettingValue, reference_table
 from orchestrator.settings.limits import Limits
-from orchestrator.settings.values import parse_value, python_value, seconds
+from orchestrator.settings.values import parse_value, python_value, seconds, size
 
 
 @pytest.mark.parametrize(
@@ -147,3 +147,25 @@ def test_a_setting_says_that_it_has_no_effect_yet_where_nothing_reads_it() -> No
 
     unread = {setting.path for setting in SETTINGS if setting.path not in ("primary", "escalation") and not is_read(setting.path, setting.name)}
     assert {setting.path for setting in SETTINGS if setting.help.endswith("no effect yet.")} == unread
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [("500B", 500), ("2KiB", 2048), ("4kB", 4000), ("4 KB", 4000), ("1.5MiB", 1572864), ("1GB", 10**9), ("0B", 0), ("2kib", 2048)],
+)
+def test_sizes_have_one_unit(written: str, wanted: int) -> None:
+    setting = BY_PATH["limits.percept_inject_max_bytes"]
+
+    assert size(written) == python_value(setting, parse_value(setting, written, text=False)) == wanted
+
+
+@pytest.mark.parametrize("written", ["", "5", "KiB", "-1KiB", "1.3B", "1e3B", "2 Kilobytes", "2K", "٣B", "99999999999999B", "1000GiB", "1001GB"])
+def test_other_sizes_are_refused(written: str) -> None:
+    with pytest.raises(ValueError, match=r"2KiB|most"):
+        parse_value(BY_PATH["limits.percept_inject_max_bytes"], written, text=False)
+
+
+def test_a_size_in_bytes_needs_no_unit_where_the_name_says_it() -> None:
+    setting = BY_PATH["limits.percept_inject_max_bytes"]
+
+    assert [parse_value(setting, raw, text=text) for raw, text in ((2048, False), ("2048", True), ("2KiB", True))] == [2048, 2048, "2KiB"]

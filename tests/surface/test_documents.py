@@ -156,6 +156,11 @@ def _others(run: Run, folder: Path) -> None:
         run("usage", "--by", key)
     for path in ("primary", "limits.turn_timeout", "need_expiry_hours"):
         run("settings get", path)
+    run("settings set", "limits.turn_timeout", "5m")
+    run("settings unset", "limits.turn_timeout")
+    run("settings set", "agents.strong.headers.x-team", '{ env = "TEAM" }')
+    run("agents add", "other", "--provider", "openai", "--option", "base_url=http://127.0.0.1:9/v1")
+    run("agents use", "other", "--as", "escalation")
     (folder / "work" / "escalera.toml").write_text('[agents.theirs]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\napi_key = "sk-1"\n')
     accepted = run("trust", "--yes")
     assert "sk-1" not in json.dumps(accepted)
