@@ -38,7 +38,7 @@ class SystemClock:
 
 
 class FixedClock:
-    """A clock that stands still, for `plan --now` and for rules that are asked about another time."""
+    """A clock that stands still, for rules that are asked about another time."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now

@@ -55,6 +55,23 @@ class ToolResult:
 Part = Text | Reasoning | ToolCall | ToolResult
 
 
+def part_text(part: Part) -> str:
+    """All that is sent of a part, as one text; ids aside."""
+    extra = compact_json(part.extra) if part.extra else ""
+    if isinstance(part, Text):
+        return part.text + extra
+    if isinstance(part, ToolCall):
+        return part.name + compact_json(part.arguments) + extra
+    if isinstance(part, Reasoning):
+        return part.text + (part.signature or "") + extra
+    return part.content + extra
+
+
+def compact_json(value: Mapping[str, Any]) -> str:
+    """The value as it is counted and shown: JSON, with characters as themselves."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message: a role and its parts in order. Tool results travel in `user` messages."""

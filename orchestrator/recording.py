@@ -15,6 +15,7 @@ from orchestrator.messages import Part, Text, well_formed
 from orchestrator.percepts import Percept
 from orchestrator.planning.plan import Plan
 from orchestrator.providers import Cancel
+from orchestrator.quoting import clipped
 from orchestrator.session import (
     TOLD,
     Brief,
@@ -175,9 +176,17 @@ def _brief_after(plan: Plan, ended: Ended) -> Brief | None:
     return replace(plan.brief, carried=True) if plan.brief is not None and _asks(ended) else None
 
 
+_BRIEF_MAX = 8000
+"""Characters: what a user and a primary may each say at once (4,000)."""
+
+
 def _both(given: Brief | None, reason: str) -> str:
-    """The primary's reason, and before it the user's, as long as no escalation turn has carried that."""
-    return reason if given is None or given.source != "user" or given.carried else f"{given.text}\n\n{reason}"
+    """The primary's reason, and before it what was given before and no escalation turn has carried yet, the middle cut out where it gets long."""
+    if given is None or given.source == "prompt" or given.carried:
+        return reason
+    if given.text.endswith(reason):
+        return given.text
+    return clipped(f"{given.text}\n\n{reason}", _BRIEF_MAX)
 
 
 def _asks(ended: Ended) -> bool:

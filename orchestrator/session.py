@@ -5,6 +5,7 @@ Values and pure rules only. Where the turns lie, in memory or in a store, is beh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -60,13 +61,14 @@ def transition(old: State, new: State) -> State:
     return new
 
 
-_CLOSING_MARKS = "*_)]\"'»”" + " \t\r\n\u00a0\u3000"
+_CLOSING = re.compile(r"""[\s*_)\]"'»”]+$""")
+"""Marks that may stand behind a question mark, and blanks of any kind."""
 
 
 def ends_with_question(answer: str) -> bool:
     """Whether the last non-blank line ends in a question mark, closing marks set aside (page 1)."""
     lines = [line for line in answer.splitlines() if line.strip()]
-    return bool(lines) and lines[-1].rstrip(_CLOSING_MARKS).endswith(("?", "\uff1f"))
+    return bool(lines) and _CLOSING.sub("", lines[-1]).endswith(("?", "\uff1f"))
 
 
 @dataclass(frozen=True, slots=True)

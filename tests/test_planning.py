@@ -504,11 +504,11 @@ def test_what_the_provider_counted_turns_its_window_into_characters_and_corrects
 
     made = plan([replace(turns[0], usage=counted(1000)), turns[1]], agent=agent)
 
-    prompt = made.wish.prompt
-    left = 20_000 - 4096 - estimate_tokens(prompt)
-    assert (guessed.budget.limit_chars, made.budget.limit_chars) == (3 * (20_000 - 4096), len(prompt) + 4 * left)
-    old = guessed.budget.tokens_estimate - estimate_tokens(prompt)
-    assert made.budget.tokens_estimate == estimate_tokens(prompt) + math.ceil(old * 1000 / 1300)
+    new = f"{made.wish.prompt}ask 1did 1did 0"
+    left = 20_000 - 4096 - estimate_tokens(new)
+    assert (guessed.budget.limit_chars, made.budget.limit_chars) == (3 * (20_000 - 4096), len(new) + 4 * left)
+    old = guessed.budget.tokens_estimate - estimate_tokens(new)
+    assert made.budget.tokens_estimate == estimate_tokens(new) + math.ceil(old * 1000 / 1300)
     shown = plan_document(made, expiry=Expiry(), now=START)["budget"]
     assert (shown["chars_per_token"], shown["chars_per_token_measured"]) == (4.0, True)
 
@@ -516,13 +516,13 @@ def test_what_the_provider_counted_turns_its_window_into_characters_and_corrects
 def test_a_dense_history_never_keeps_a_turn_from_being_sent(plan: Planner) -> None:
     agent = strong(capabilities=Capabilities(context_window_tokens=4000))
     dense = Usage(input_tokens=6000, sent_chars=3000, sent_tokens_estimate=6000)
-    turns = [e(0, "\U0001f300" * 1000, model_requested="strong-1", usage=dense)]
+    turns = [e(0, "\U0001f300" * 1000), e(1, "ok", model_requested="strong-1", usage=dense)]
 
     short = plan(turns, agent=agent)
     long = plan(turns, Wish("x " * 3000, ESCALATE), agent=agent)
 
-    prompt = short.wish.prompt
-    assert short.budget.limit_chars == int(len(prompt) + 0.5 * (3000 - estimate_tokens(prompt)))
+    new = f"{short.wish.prompt}ok"
+    assert short.budget.limit_chars == int(len(new) + 0.5 * (3000 - estimate_tokens(new)))
     assert (long.budget.limit_chars, long.budget.total_chars <= 9000) == (9000, True)
 
 

@@ -181,13 +181,16 @@ class Front:
 
     @staticmethod
     def duration(text: str, flag: str) -> float:
-        """Seconds of a time given for one flag, as `90s` or `5m`."""
+        """Seconds of a time given for one flag, as `90s` or `5m`; none is no time."""
         from orchestrator.settings.values import seconds
 
         try:
-            return seconds(text)
+            duration = seconds(text)
         except ValueError as error:
             raise UsageError(f"{flag}: {text!r} is no time", hint="as in 90s or 5m") from error
+        if not duration:
+            raise UsageError(f"{flag}: {text!r} is no time at all", hint="as in 90s or 5m")
+        return duration
 
     @staticmethod
     def new_id() -> str:

@@ -77,12 +77,16 @@ def show(front: Front, ref: str | None, turn: int | None, as_json: bool) -> None
 
 @command.command("search")
 @click.argument("text", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many.")
 @all_option
 @json_option
 @click.pass_obj
-def search(front: Front, text: tuple[str, ...], everywhere: bool, as_json: bool) -> None:
+def search(front: Front, text: tuple[str, ...], limit: int, everywhere: bool, as_json: bool) -> None:
     """Turns that hold all these words, the best first."""
-    hits = _searchable(front).search(" ".join(text), None if everywhere else front.workspace)
+    found = _searchable(front).search(" ".join(text), None if everywhere else front.workspace, limit + 1)
+    hits = found[:limit]
+    if len(found) > limit:
+        front.output.notice(f"there are more than {limit}: --limit shows more, and more words find fewer")
     if as_json:
         front.output.print_json({"format": "escalera.hits/1", "hits": [_hit_object(hit) for hit in hits]})
         return
@@ -130,7 +134,8 @@ def export(front: Front, ref: str | None, style: str | None, raw: bool, output: 
         write(sys.stdout, clean(text) if sys.stdout.isatty() else text)
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from error
 
@@ -224,15 +229,15 @@ def _keep(front: Front, session: Session, turns: Sequence[Turn]) -> Path:
 
 
 def _exported(session: Session, turns: Sequence[Turn], style: str | None, *, raw: bool) -> str:
-    from orchestrator.documents.masking import mask_document, mask_secrets
+    from orchestrator.documents.masking import mask_values
     from orchestrator.documents.readable import html, markdown
     from orchestrator.documents.session import session_document
 
+    if not raw:
+        session, turns = mask_values(session), mask_values(tuple(turns))
     if style is not None:
-        text = markdown(session, turns) if style == "markdown" else html(session, turns)
-        return text if raw else mask_secrets(text)
-    document = session_document(session, turns)
-    return json_text(document if raw else mask_document(document))
+        return markdown(session, turns) if style == "markdown" else html(session, turns)
+    return json_text(session_document(session, turns))
 
 
 def _searchable(front: Front) -> Store:

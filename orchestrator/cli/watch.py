@@ -149,10 +149,15 @@ class _Live(Watcher):
         write(sys.stdout, clean(text))
 
 
+def _asking(report: Report) -> str:
+    asking = report.plan.standing.asking
+    return "it" if asking is None or asking.agent == report.turn.agent else asking.agent
+
+
 def _summary(report: Report) -> str:
     turn = report.turn
     rules = ", ".join(reason.rule for reason in turn.reasons)
     mode = f"{turn.mode} ({rules})" if turn.mode else rules
     handed = f", handed over by turn {report.escalated_from}" if report.escalated_from is not None else ""
-    waiting = "; it waits for your reply" if report.session.state == "waiting" else ""
+    waiting = f"; {_asking(report)} waits for your reply" if report.session.state == "waiting" else ""
     return f"[{turn.agent}, {turn.role.value}: {mode}{handed}; turn {turn.index}, {turn.outcome.value}{waiting}]"

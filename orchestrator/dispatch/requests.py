@@ -8,7 +8,7 @@ from orchestrator.dispatch.room import Batch, Room, next_request
 from orchestrator.errors import BudgetExceeded, ContextOverflow, ProviderError
 from orchestrator.history.budget import limit_chars, measure_request
 from orchestrator.history.ratio import Ratio
-from orchestrator.providers import Request, WireProfile
+from orchestrator.providers import Capabilities, Request
 from orchestrator.settings.limits import Limits
 
 
@@ -18,10 +18,11 @@ class Requests:
     Each kind of repair happens at most once a turn, and holds for its later calls.
     """
 
-    def __init__(self, first: Request, limits: Limits, room: Room | None, profile: WireProfile) -> None:
+    def __init__(self, first: Request, limits: Limits, room: Room | None, capabilities: Capabilities) -> None:
         self.batches: list[Batch] = []
         """The rounds of tool calls so far."""
-        self._first, self._limits, self._room, self._profile = first, limits, room, profile
+        self._first, self._limits, self._room, self._profile = first, limits, room, capabilities.profile
+        self._window = limits.context_window_tokens or capabilities.context_window_tokens
         self._output_tokens = first.max_output_tokens
         self._refitted = self._lowered = False
 
@@ -52,10 +53,9 @@ class Requests:
         except BudgetExceeded:
             self._room = before
             return None
-        return smaller, (
-            f"{refused.agent!r} takes {error.limit:,} tokens and got {error.needed:,}: it was asked again with less history; "
-            f"agents.{refused.agent}.limits.context_window_tokens = {error.limit} saves the detour"
-        )
+        told = f"{refused.agent!r} takes {error.limit:,} tokens and got {error.needed:,}: it was asked again with less history"
+        known = error.limit == self._window
+        return smaller, told if known else f"{told}; agents.{refused.agent}.limits.context_window_tokens = {error.limit} saves the detour"
 
     def _limit(self, error: ContextOverflow, refused: Request) -> int | None:
         """In characters; `None` where the numbers are not there, make no sense, or there is no history of ours to fit."""

@@ -100,7 +100,7 @@ def run_turn(
     takes_tools = provider.capabilities.takes_tools and limits.max_tool_iterations != 0
     tools = {tool.schema.name: tool for tool in session_tools(heard, hands_over="escalate" in offered)} if takes_tools else {}
     until = None if limits.turn_timeout is None else desk.clock.monotonic() + limits.turn_timeout
-    calls = Requests(request, limits, room, provider.capabilities.profile)
+    calls = Requests(request, limits, room, provider.capabilities)
     while True:
         attempts = _attempts(request, limits)
         call = _Call(role, nonce, heard, desk, answered, until)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from typing import Any
 
 
@@ -14,15 +17,27 @@ def mask_secrets(text: str) -> str:
     return _SECRET.sub(_mask, text)
 
 
-def mask_document(value: Any) -> Any:  # any JSON value, as `json.dumps` takes it
-    """The document with the secrets in all its texts masked; keys stay."""
+def mask_values(value: Any) -> Any:  # a session, turns, or any JSON value: what comes in goes out
+    """The value with the secrets in all its texts masked, whatever it is made of; also those that only their key gives away."""
     if isinstance(value, str):
-        return mask_secrets(value)
-    if isinstance(value, list):
-        return [mask_document(item) for item in value]
-    if isinstance(value, dict):
-        return {key: mask_document(item) for key, item in value.items()}
+        return value if isinstance(value, Enum) else mask_secrets(value)
+    if isinstance(value, list | tuple):
+        return type(value)(mask_values(item) for item in value)
+    if isinstance(value, Mapping):
+        return {mask_secrets(str(key)): _mask_item(str(key), item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: mask_values(getattr(value, field.name)) for field in fields(value)})
     return value
+
+
+def _mask_item(key: str, value: Any) -> Any:
+    """The value under a key: as it would be masked beside it in a text."""
+    if isinstance(value, str):
+        beside = f'"{key}": "{value}"'
+        masked = mask_secrets(beside)
+        if masked != beside and masked.endswith(': "***"'):
+            return "***"
+    return mask_values(value)
 
 
 def _mask(match: re.Match[str]) -> str:
@@ -35,7 +50,7 @@ _SECRET = re.compile(
     -----BEGIN\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----
         (?: [^-]*(?:-(?!----)[^-]*)*-----END\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----  |  (?:(?:\s|\\n){1,4}[A-Za-z0-9+/=]{16,})* )
     | (?P<head>(?<![A-Za-z0-9])(?i:bearer|basic)[ \t]{1,4})(?=[A-Za-z0-9._~+/=-]{0,200}[0-9=])[A-Za-z0-9._~+/-]{16,}=*
-    | (?P<scheme>(?<![A-Za-z0-9])[a-z]{2,12}://[^\s:/@"'<>]{0,100}:)(?!\*\*\*@)[^\s/@"'<>]{1,200}(?=@)
+    | (?P<scheme>(?<![A-Za-z0-9])[a-z]{2,12}://[^\s:/@"'<>]{0,100}:)(?!\*\*\*@)[^\s/@"]{1,200}(?=@)
     | (?<![A-Za-z0-9_-])(?:
           sk-(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{16,}
         | (?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}

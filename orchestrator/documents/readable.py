@@ -84,20 +84,38 @@ def _escape_line(text: str) -> str:
 
 
 def _quoted(text: str) -> Iterator[str]:
-    """Every line in a block quote, which holds whatever the text leaves open; HTML outside its code is shown as it was written."""
-    fence = ""
+    """Every line in a block quote, which holds whatever the text leaves open. HTML and images are shown as they were written, but in fenced code,
+    which gets fences of ours: where code begins and ends is then no matter of interpretation.
+    """
+    fence, code = "", list[str]()
     for line in text.split("\n"):
-        mark = re.match(r" {0,3}(`{3,}|~{3,})", line)
-        if mark and not fence:
-            fence = mark[1]
-        elif mark and mark[1].startswith(fence):
-            fence = ""
-        yield f"> {line if fence or mark else _escape_html(line)}"
+        if fence:
+            if _closes(line, fence):
+                yield from (f"> {inner}" for inner in (*_fenced("\n".join(code)), ""))
+                fence, code = "", []
+            else:
+                code.append(line)
+        elif opening := _FENCE.match(line):
+            fence = opening["run"]
+            yield ">"
+        else:
+            yield f"> {_WILD.sub(_tamed, line)}"
+    if fence:
+        yield from (f"> {inner}" for inner in _fenced("\n".join(code)))
 
 
-def _escape_html(line: str) -> str:
-    """Brackets that would open a tag, code spans of this line excepted, where they are text anyway."""
-    return re.sub(r"(?<!`)(`+)(?!`)[^`]{1,2000}(?<!`)\1(?!`)|<(?=[A-Za-z/!?])", lambda match: match[0] if match[1] else "&lt;", line)
+_FENCE = re.compile(r" {0,3}(?P<run>`{3,}(?=[^`]*$)|~{3,})")
+"""What opens fenced code in CommonMark: behind backticks no other may stand in the line."""
+_WILD = re.compile(r"<|!\[")
+
+
+def _tamed(match: re.Match[str]) -> str:
+    return "&lt;" if match[0] == "<" else "!\\["
+
+
+def _closes(line: str, fence: str) -> bool:
+    run = line.strip(" ")
+    return len(line) - len(line.lstrip(" ")) < 4 and len(run) >= len(fence) and not run.strip(fence[0])
 
 
 def _fenced(text: str) -> Iterator[str]:

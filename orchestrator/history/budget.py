@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from orchestrator.errors import BudgetExceeded
 from orchestrator.history.ratio import ASSUMED, CHARS_PER_TOKEN, Ratio
-from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall
+from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall, compact_json, part_text
 from orchestrator.providers import Request, ToolSchema
 from orchestrator.settings.limits import Limits
 
@@ -146,23 +145,7 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_message_tokens(messages: Iterable[Message]) -> int:
     """Tokens of messages: what `measure` counts, the overhead included."""
-    return sum(estimate_tokens(_sent_text(part) + " " * PART_OVERHEAD) for message in messages for part in message.parts)
-
-
-def _sent_text(part: Part) -> str:
-    extra = compact_json(part.extra) if part.extra else ""
-    if isinstance(part, Text):
-        return part.text + extra
-    if isinstance(part, ToolCall):
-        return part.name + compact_json(part.arguments) + extra
-    if isinstance(part, Reasoning):
-        return part.text + (part.signature or "") + extra
-    return part.content + extra
-
-
-def compact_json(value: Mapping[str, Any]) -> str:
-    """The value as it is counted and shown: JSON, with characters as themselves."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return sum(estimate_tokens(part_text(part) + " " * PART_OVERHEAD) for message in messages for part in message.parts)
 
 
 __all__ = [
@@ -171,7 +154,6 @@ __all__ = [
     "PART_OVERHEAD",
     "Budget",
     "PartName",
-    "compact_json",
     "corrected_tokens",
     "estimate_message_tokens",
     "estimate_request_tokens",

@@ -13,9 +13,8 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any
 
-from orchestrator.history.budget import compact_json
 from orchestrator.history.profiles import PROFILES, Rules
-from orchestrator.messages import Message, MessageRole, Part, Reasoning, Text, ToolCall, ToolResult, well_formed
+from orchestrator.messages import Message, MessageRole, Part, Reasoning, Text, ToolCall, ToolResult, compact_json, well_formed
 from orchestrator.providers import WireProfile
 
 NO_TEXT = "(no text)"

@@ -1,7 +1,7 @@
 """How many characters make a token for one agent: what its provider counted, against what was sent (page 3).
 
-What was measured says nothing about text that is new: that is reckoned as if nothing had been measured. So a talk in English
-makes no long room for a page of digits, and one full of emoji leaves room for English.
+What was measured says nothing about text that came after it: that is reckoned as if nothing had been measured. So a talk in
+English makes no long room for a page of digits, and one full of emoji leaves room for English.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from orchestrator.messages import Usage
-from orchestrator.session import TOLD, Role, Turn, TurnLog
+from orchestrator.messages import Usage, part_text
+from orchestrator.session import TOLD, Outcome, Role, Turn, TurnLog
 
 CHARS_PER_TOKEN = 3.0
 """Until something is measured."""
@@ -28,21 +28,43 @@ class Ratio:
     factor: float = 1.0
     """Tokens counted for each that was estimated; below 1 only where it is known of plain text."""
     measured: bool = False
+    turn: int = -1
+    """The newest turn that was measured: its own answer and all that followed were not."""
 
 
 ASSUMED = Ratio()
 
 
 def ratio_of(log: TurnLog, *, role: Role, agent: str, model: str | None) -> Ratio:
-    """The running ratio of the agent with this model, from its newest turns whose usage tells it; else three characters a token."""
-    newest = islice(log.newest_first(role=role, outcomes=TOLD), _LOOKED_AT)
-    own = (turn for turn in newest if turn.agent == agent and turn.model_requested == model)
-    measured = list(islice(filter(None, map(_measured, own)), _AVERAGED))
+    """The running ratio of the agent with this model, from its newest turns whose usage tells it; else three characters a token.
+
+    Nothing counts as measured where the newest turn did not fit in spite of it.
+    """
+    newest = islice(log.newest_first(role=role, outcomes=TOLD | {Outcome.FAILED}), _LOOKED_AT)
+    own = [turn for turn in newest if turn.agent == agent and turn.model_requested == model]
+    if not own or (own[0].error is not None and own[0].error.type == "ContextOverflow"):
+        return ASSUMED
+    measured = list(islice(((turn.index, figures) for turn in own if turn.outcome in TOLD and (figures := _measured(turn))), _AVERAGED))
     if not measured:
         return ASSUMED
-    chars, estimate, tokens = (sum(figures) for figures in zip(*measured, strict=True))
+    chars, estimate, tokens = (sum(figures) for figures in zip(*(figures for _, figures in measured), strict=True))
     factor = min(tokens / estimate, _MOST_FACTOR)
-    return Ratio(chars / tokens, factor if factor > 1 or _is_plain(chars, estimate) else 1.0, measured=True)
+    return Ratio(chars / tokens, factor if factor > 1 or _is_plain(chars, estimate) else 1.0, measured=True, turn=measured[0][0])
+
+
+def text_since(log: TurnLog, ratio: Ratio, *, most: int) -> str:
+    """What was said since the newest measured turn was sent, its answer included, as far as `most` characters: new to the ratio."""
+    if not ratio.measured:
+        return ""
+    texts: list[str] = []
+    size = 0
+    for turn in log.newest_first(outcomes=TOLD, start=ratio.turn):
+        said = [part_text(step) for step in turn.steps]
+        texts += said if turn.index == ratio.turn or turn.prompt is None else [turn.prompt, *said]
+        size += sum(map(len, said)) + len(turn.prompt or "")
+        if size >= most:
+            break
+    return "".join(texts)[:most]
 
 
 def _measured(turn: Turn) -> tuple[int, int, int] | None:

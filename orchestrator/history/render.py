@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.history.budget import compact_json
 from orchestrator.history.normalise import paired
-from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, well_formed
+from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, compact_json, well_formed
 from orchestrator.session import Outcome, Role, Turn
 
 

@@ -14,7 +14,7 @@ from orchestrator.errors import BudgetExceeded
 from orchestrator.history.budget import Budget, PartName, corrected_tokens, estimate_request_tokens, limit_chars, measure_tools, require_room
 from orchestrator.history.fit import Fitted, fit
 from orchestrator.history.normalise import normalise
-from orchestrator.history.ratio import ASSUMED
+from orchestrator.history.ratio import text_since
 from orchestrator.history.render import Viewer
 from orchestrator.history.scope import Scope, scope_of
 from orchestrator.memory.inject import Chosen
@@ -114,7 +114,7 @@ def plan_turn(
         chosen=case.chosen,
         scope=fitter.scope,
         fitted=done.history,
-        budget=Budget(limit, done.parts, corrected_tokens(estimate_request_tokens(done.request), case.ratio, new=case.wish.prompt), case.ratio),
+        budget=Budget(limit, done.parts, corrected_tokens(estimate_request_tokens(done.request), case.ratio, new=fitter.new), case.ratio),
         request=done.request,
         notices=_notices(case),
         refit=lambda limit, running, batches: fitter.fit(limit, running, batches).request,
@@ -139,7 +139,10 @@ class _Fitter:
         self._boundary = last_escalation_boundary(case.log)
         self.scope = scope_of(case.mode, keeps_conversation=case.keeps_conversation, boundary=self._boundary)
         window = self._capabilities.context_window_tokens
-        self._limits = [limit_chars(case.agent.limits, window, ratio, new=case.wish.prompt) for ratio in (case.ratio, ASSUMED)]
+        assumed = limit_chars(case.agent.limits, window)
+        self.new = case.wish.prompt + text_since(case.log, case.ratio, most=assumed or 0)
+        """What the measured ratio says nothing about."""
+        self._limits = limit_chars(case.agent.limits, window, case.ratio, new=self.new), assumed
         self._tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=case.hands_over)) if case.takes_tools else ()
         self._tools_chars = measure_tools(self._tools)
         self._writer = Writer(case, templates, self.scope, self._boundary)

@@ -388,10 +388,6 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value
 
 
-def _mapping_or_none(value: Any) -> dict[str, Any] | None:
-    return None if value is None else _mapping(value)
-
-
 def _one_of(value: Any, choices: Sequence[str]) -> str:
     if value not in choices:
         raise ValueError(f"{value!r:.40} is none of {', '.join(choices)}")

@@ -192,8 +192,8 @@ def _save_external(connection: sqlite3.Connection, identity: str, session: Sessi
 
 
 def _usable(text: str, what: str) -> None:
-    if not text or "\x00" in text:
-        raise UsageError(f"a {what} cannot be {'empty' if not text else 'a text with a NUL character'}")
+    if not text.strip() or "\x00" in text:
+        raise UsageError(f"a {what} cannot be {'empty' if not text.strip() else 'a text with a NUL character'}")
 
 
 def _refuse_taken_name(connection: sqlite3.Connection, session: Session, key: str) -> None:
@@ -214,5 +214,5 @@ def _not_found(connection: sqlite3.Connection, ref: str, key: str) -> NotFound:
 
 
 def _shown(found: Sequence[tuple[str, str | None]]) -> str:
-    shown = [identity if name is None else f"{identity} ({name})" for identity, name in found[:_SHOWN]]
+    shown = [identity if name is None else f"{identity} ({' '.join(name.split())})" for identity, name in found[:_SHOWN]]
     return ", ".join(shown) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")

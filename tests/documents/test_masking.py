@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
+from html import unescape
 
 import pytest
 
-from orchestrator.documents.masking import mask_document, mask_secrets
+from orchestrator.documents.masking import mask_secrets, mask_values
+from orchestrator.documents.readable import html, markdown
+from orchestrator.documents.session import session_document
+from orchestrator.messages import Text, ToolCall, ToolResult
+from orchestrator.session import Brief, Need, Role, Session, Turn
 
 KEY = "abcDEF0123456789abcDEF"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nMIIEowIBAAKCAQEA7\n-----END RSA PRIVATE KEY-----"
@@ -53,10 +59,35 @@ def test_other_text_stays_the_same_object(text: str) -> None:
     assert mask_secrets(text) is text
 
 
+SECRETS = {
+    "quoted key": ('aws_secret_access_key = "' + "aB3/" * 10 + '"', "aB3/" * 10),
+    "single-quoted key": ("aws_secret_access_key = '" + "aB3/" * 10 + "'", "aB3/" * 10),
+    "underscores": (f"ghp_{KEY} sk_live_{KEY} hf_{KEY}{KEY}", KEY),
+    "password with markup": ("postgres://u:p<w&d'x@h and https://user:p'w@host", "w&d"),
+}
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("style", ["json", "markdown", "html"])
+def test_no_form_of_a_session_shows_a_secret(secret: str, style: str) -> None:
+    said, hidden = SECRETS[secret]
+    call = ToolCall("c", "run", {"command": said, "aws_secret_access_key": "aB3/" * 10, f"ghp_{KEY}": "x"})
+    turns = (Turn(0, Role.PRIMARY, "local", said, (Text(said), call, ToolResult("c", said))),)
+    session = Session("s1", "/w", "nonce", name=said, need=Need(said, 0, False, None, "user"), brief=Brief(said, "user"))
+
+    session, turns = mask_values(session), mask_values(turns)
+    forms = {"json": lambda: json.dumps(session_document(session, turns)), "markdown": lambda: markdown(session, turns), "html": lambda: html(session, turns)}
+    text = unescape(forms[style]()).replace("\\", "")
+
+    assert hidden not in text
+    assert KEY not in text
+    assert "aB3/aB3/" not in text
+
+
 def test_every_text_of_a_document_is_masked() -> None:
     document = {"turns": [{"prompt": f"use ghp_{KEY}", "steps": [{"arguments": {"env": [f"sk-{KEY}"]}, "n": 1, "ok": None}]}]}
 
-    assert mask_document(document) == {"turns": [{"prompt": "use ***", "steps": [{"arguments": {"env": ["***"]}, "n": 1, "ok": None}]}]}
+    assert mask_values(document) == {"turns": [{"prompt": "use ***", "steps": [{"arguments": {"env": ["***"]}, "n": 1, "ok": None}]}]}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from html import escape
 from html.parser import HTMLParser
+
+import pytest
+from markdown_it import MarkdownIt
 
 from orchestrator.documents.readable import html, markdown
 from orchestrator.messages import Reasoning, Text, ToolCall, ToolResult
@@ -78,10 +82,46 @@ def test_markdown_has_one_heading_a_turn_whatever_was_said() -> None:
 def test_markdown_quotes_what_was_said_and_fences_what_tools_said() -> None:
     text = markdown(SESSION, TURNS)
 
-    assert "> &lt;script>alert(1)&lt;/script>\n> # Title\n> ```\n> open <b>fence" in text
-    assert "> done `<b>` &lt;b>" in text
+    assert "> &lt;script>alert(1)&lt;/script>\n> # Title\n>\n> ```\n> open <b>fence" in text
+    assert "> done `&lt;b>` &lt;b>" in text
     assert "**Call grep**\n\n````\n{\n" in text
     assert "**Failed**\n\n``````\na ````` b\n``````" in text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "\\`<img src=x onerror=alert(1)>`",
+        "a `\n<img src=x onerror=alert(2)> `",
+        "```a`\n<img src=x onerror=alert(3)>",
+        "- item\n  ```\n<img src=x onerror=alert(4)>\n  ```\n<img src=x onerror=alert(5)>",
+        "~~~\ncode\n````\n<i>\n~~~~\n<img src=x onerror=alert(6)>",
+        "    ```\n<img src=x onerror=alert(7)>",
+        "```\ncode\n    ```\n<i>\n```\n<img src=x onerror=alert(8)>",
+        "![t](http://evil.invalid/x.png)",
+        "`![t](http://evil.invalid/x.png)",
+    ],
+)
+def test_markdown_brings_no_markup_of_its_own(said: str) -> None:
+    text = markdown(SESSION, [Turn(0, Role.PRIMARY, "local", "p", (Text(said),))])
+
+    page = Page(MarkdownIt("commonmark").render(text))
+    assert set(page.tags) <= {"h1", "h2", "ul", "li", "p", "strong", "blockquote", "code", "pre"}
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("```py\nif a < b: ![x]\n```", "if a < b: ![x]\n"),
+        ("~~~\n```\n<b>\n~~~", "```\n<b>\n"),
+        ("````\n```\n<b>\n````", "```\n<b>\n"),
+        ("```\nleft open <b>", "left open <b>\n"),
+    ],
+)
+def test_fenced_code_is_shown_as_it_is(code: str, shown: str) -> None:
+    text = markdown(SESSION, [Turn(0, Role.PRIMARY, "local", "p", (Text(f"before\n{code}"),))])
+
+    assert f"<code>{escape(shown)}" in MarkdownIt("commonmark").render(text)
 
 
 def test_a_session_without_anything_can_be_read() -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
-from orchestrator.messages import Usage
-from orchestrator.session import Outcome, Role, Turn, TurnList
+from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of, text_since
+from orchestrator.messages import Text, Usage
+from orchestrator.session import Outcome, Role, Turn, TurnError, TurnList
 
 
 def turn(index: int, usage: Usage | None, **fields: object) -> Turn:
@@ -58,6 +58,30 @@ def test_only_completed_turns_of_the_same_agent_and_model_that_tell_it_count(oth
 @pytest.mark.parametrize("tokens", [0, 1, 199, 6001, 10**12])
 def test_a_count_that_cannot_be_of_what_was_sent_is_not_believed(tokens: int) -> None:
     assert of(turn(0, counted(tokens))) == ASSUMED
+
+
+def failed(index: int, error: str) -> Turn:
+    return turn(index, None, outcome=Outcome.FAILED, error=TurnError(error, ""))
+
+
+def test_nothing_is_measured_where_the_newest_turn_did_not_fit() -> None:
+    assert of(turn(0, counted(300)), failed(1, "ContextOverflow")) == ASSUMED
+    assert of(turn(0, counted(300)), failed(1, "Unavailable")).measured
+    assert of(turn(0, counted(300)), failed(1, "ContextOverflow"), turn(2, counted(300))).measured
+
+
+def test_what_came_after_the_measured_turn_is_new_to_the_ratio() -> None:
+    turns = [
+        turn(0, None, steps=(Text("old answer"),)),
+        turn(1, counted(300), steps=(Text("its answer"),)),
+        Turn(2, Role.PRIMARY, "local", "more", (Text("digits"),)),
+        Turn(3, Role.PRIMARY, "local", "lost", (Text("lost"),), outcome=Outcome.FAILED),
+    ]
+    measured = of(*turns)
+
+    assert text_since(TurnList(turns), measured, most=100) == "moredigitsits answer"
+    assert text_since(TurnList(turns), measured, most=8) == "moredigi"
+    assert text_since(TurnList(turns), ASSUMED, most=100) == ""
 
 
 def test_an_estimate_of_foreign_script_is_never_lowered() -> None:

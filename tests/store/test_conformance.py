@@ -154,7 +154,7 @@ class TestFinding:
         store, kept = opened(), {}
         for number, key in enumerate(trial["keys"]):
             session = new_session(f"id{number}", name=key)
-            if not key or "\x00" in key:
+            if not key.strip() or "\x00" in key:
                 with pytest.raises(UsageError):
                     store.create(session)
                 continue

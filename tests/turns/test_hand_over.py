@@ -10,6 +10,7 @@ from orchestrator.errors import (
     ConfigError,
     Incomplete,
     ProtocolError,
+    Unavailable,
 )
 from orchestrator.messages import ToolCall
 from orchestrator.modes import Mode
@@ -206,6 +207,20 @@ def test_a_failed_primary_turn_hands_nothing_over(scene: Scene) -> None:
     report = scene.ask("fix the build")
 
     assert (report.turn.outcome, report.handed_over) == (Outcome.FAILED, None)
+    assert scene.session.brief is None
+
+
+def test_reasons_stay_however_often_the_escalation_fails(scene: Scene) -> None:
+    agent = strong([Unavailable("down")], [Unavailable("down")], says("solved"))
+    scene.config = "[limits]\nretry_attempts = 0\n"
+    scene.cast(local=local(says(HAND_OVER), says(f"Again. {tag('escalate', 'still too hard')}"), says(HAND_OVER)), strong=agent)
+
+    scene.ask("one", primary=True, reason="keep the API stable")
+    scene.ask("two", primary=True)
+    assert scene.session.brief == Brief("keep the API stable\n\ntoo hard for me\n\nstill too hard", "primary")
+
+    scene.ask("three", escalate=True)
+    assert "keep the API stable" in system(agent.requests[2])
     assert scene.session.brief is None
 
 

@@ -196,7 +196,7 @@ _HINTS: Mapping[type[ProviderError], str] = {
     OutOfFunds: "Look at the payment method and the Marketplace subscriptions of this AWS account.",
     RateLimited: "Wait, or use another agent; quotas are listed in the Service Quotas console.",
     Overloaded: "Wait, or use another agent in the meantime.",
-    ContextOverflow: "Set the agent's context_window_tokens to what the model really takes.",
+    ContextOverflow: "Set the agent's context_window_tokens to what the model really takes; where it is that already, ask again.",
     ModelNotFound: "Check the agent's model and region: `aws bedrock list-foundation-models` and `aws bedrock list-inference-profiles` list what there is.",
     TimedOut: "Ask for less at once, or use another agent.",
     Blocked: "Rephrase, or use another agent.",

@@ -215,7 +215,7 @@ _HINTS: Mapping[type[ProviderError], str] = {
     OutOfFunds: "Add credit or raise the limit of the account behind this key.",
     RateLimited: "Wait, or use another agent in the meantime.",
     Overloaded: "Wait, or use another agent in the meantime.",
-    ContextOverflow: "Set the agent's context_window_tokens to what the server really takes.",
+    ContextOverflow: "Set the agent's context_window_tokens to what the server really takes; where it is that already, ask again.",
     ModelNotFound: "Check the agent's model; `escalera agents check` lists what the server offers.",
     Blocked: "Rephrase, or use another agent.",
 }
