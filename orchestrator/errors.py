@@ -28,7 +28,9 @@ EscaleraError                     exit
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import ClassVar, Literal
 
 
@@ -247,3 +249,10 @@ class BudgetExceeded(ProviderError):
         super().__init__(message, hint=hint, agent=agent)
         self.parts = dict(parts)
         self.limit = limit
+
+
+def foreign(error: BaseException) -> str:
+    """What code of strangers raised, and where, as `ValueError in FILE, line N`; not what it said, which may hold a secret."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {PurePath(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"

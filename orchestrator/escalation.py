@@ -14,11 +14,11 @@ from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
 from orchestrator.errors import EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
-from orchestrator.planning.case import Expiry, Wish
-from orchestrator.planning.plan import Plan, plan_turn, started
+from orchestrator.planning.case import Additions, Expiry, Wish
+from orchestrator.planning.plan import NO_ADDITIONS, Plan, plan_turn, started
 from orchestrator.providers import Ask, Cancel
 from orchestrator.recording import Ended, Recorder, Report, record
-from orchestrator.routing import Choice
+from orchestrator.routing import Choice, Route
 from orchestrator.session import EarlierTurns, Outcome, Session, Turn, TurnList, TurnLog
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
@@ -40,6 +40,7 @@ class Workplace:
     session_wait: float
     new_id: Callable[[], str]
     jitter: random.Random
+    additions: Additions = NO_ADDITIONS
 
 
 def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
@@ -61,7 +62,7 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
         except EscaleraError as error:
             why = "it cannot be gone on with, since the store failed" if isinstance(error, StoreError) else "nobody can take it"
             return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and {why}"))
-        return replace(escalated, escalated_from=report.turn.index, notices=(*report.notices, *escalated.notices))
+        return replace(escalated, escalated_from=report.turn.index, notices=tuple(dict.fromkeys((*report.notices, *escalated.notices))))
 
 
 def _handed_on(wish: Wish, report: Report) -> Wish:
@@ -79,20 +80,20 @@ def begin_session(place: Workplace, session: Session, wish: Wish, *, first: bool
     place.store.create(session, first=first)
 
 
-def planned(place: Workplace, session: str, wish: Wish, *, again: int | None = None) -> Plan:
+def planned(place: Workplace, session: str, wish: Wish, *, again: Plan | None = None) -> Plan:
     """Everything up to the point where something is done; `escalera plan` ends here.
 
-    `again` is the index of a turn that is open and starts afresh, since its agent has lost its own conversation.
+    `again` is the plan of a turn that is open and starts afresh, since its agent has lost its own conversation.
     """
     with place.store.snapshot():
         header = place.store.find(session, place.workspace)
         log = place.store.log(header.id)
         if again is None:
             return _planned_from(place, header, log, wish)
-        return _planned_from(place, header, EarlierTurns(log, again), wish, conversation_lost=True)
+        return _planned_from(place, header, EarlierTurns(log, again.index), wish, again=again.route)
 
 
-def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *, conversation_lost: bool = False) -> Plan:
+def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *, again: Route | None = None) -> Plan:
     return plan_turn(
         header,
         log,
@@ -103,7 +104,8 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
         percepts=place.store.percepts(session=header.id),
         workspace=place.workspace,
         now=place.clock.now(),
-        conversation_lost=conversation_lost,
+        additions=place.additions,
+        again=again,
     )
 
 
@@ -116,6 +118,9 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     recorder = Recorder(place.store, claim, turn.index, cancel)
     desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id)
     heard, answered = Heard(), Answered()
+    for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
+        watch(Shown("notice", problem))
+        answered.notice(problem)
     began = place.clock.monotonic()
     error = _run(plan, plan.agent.limits, heard, answered, desk)
     if isinstance(error, SessionLost) and (limits := _limits_afresh(plan, answered, error, place.clock.monotonic() - began)) is not None:
@@ -129,14 +134,29 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
             error = _run(plan, limits, heard, answered, desk)
     if error is None and (other := _other_model(place, plan, answered)) is not None:
         answered.notice(other)
-    return record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
+    report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
+    problems = place.additions.hooks.turn_ended(report.turn, report.session)
+    for problem in problems:
+        watch(Shown("notice", problem))
+    return replace(report, notices=(*report.notices, *problems))
 
 
 def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:
     """What ended the turn early, if anything did."""
     nonce, room = plan.standing.session.nonce, Room(plan.budget.limit_chars, plan.refit)
     try:
-        run_turn(plan.agent.provider, plan.request, limits=limits, role=plan.route.role, nonce=nonce, heard=heard, answered=answered, desk=desk, room=room)
+        run_turn(
+            plan.agent.provider,
+            plan.request,
+            limits=limits,
+            role=plan.route.role,
+            nonce=nonce,
+            heard=heard,
+            answered=answered,
+            desk=desk,
+            room=room,
+            tools=plan.tools,
+        )
     except EscaleraError as error:
         return error
     return None
@@ -170,7 +190,7 @@ def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost, spent: flo
 
 
 def _planned_afresh(place: Workplace, plan: Plan) -> Plan:
-    afresh = planned(place, plan.standing.session.id, plan.wish, again=plan.index)
+    afresh = planned(place, plan.standing.session.id, plan.wish, again=plan)
     return replace(afresh, notices=(*(notice for notice in plan.notices if notice not in afresh.notices), *afresh.notices))
 
 

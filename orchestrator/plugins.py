@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from typing import Any, cast
 
 import pluggy
 
-from orchestrator import hookspecs
+from orchestrator import __version__, hookspecs
 from orchestrator.errors import PluginError
 from orchestrator.hookspecs import API_LEVEL, PROJECT
 from orchestrator.providers import ProviderKind
@@ -32,6 +33,9 @@ DISTRIBUTIONS = MappingProxyType(
 )
 """Which distribution brings a kind of ours, for saying how to install it."""
 
+BUILT_IN: tuple[str, ...] = ()
+"""Plugins that are part of the core, as import strings (`module` or `module:object`); loaded like any other, before them."""
+
 
 @dataclass(frozen=True, slots=True)
 class PluginReport:
@@ -44,9 +48,29 @@ class PluginReport:
     kinds: tuple[str, ...] = ()
     problem: str | None = None
     blocked: bool = False
+    hooks: tuple[str, ...] = ()
+    """The hooks that it implements, by name."""
+
+    @property
+    def label(self) -> str:
+        """Which plugin of which distribution, for messages."""
+        return f"plugin {self.name} ({self.distribution} {self.version})"
 
     def __str__(self) -> str:
-        return f"plugin {self.name} ({self.distribution} {self.version}): {self.problem or 'loaded'}"
+        return f"{self.label}: {self.problem or 'loaded'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """One plugin's part in one hook, called on its own."""
+
+    plugin: PluginReport
+    function: Callable[..., object]
+    parameters: tuple[str, ...]
+
+    def __call__(self, **arguments: object) -> object:
+        """Hand on those arguments that it takes; it may raise anything."""
+        return self.function(*(arguments[name] for name in self.parameters))
 
 
 class PluginManager:
@@ -58,16 +82,19 @@ class PluginManager:
         self._kinds: dict[str, ProviderKind] = {}
         self._owners: dict[str, PluginReport] = {}
         self._reports: list[PluginReport] = []
+        self._loaded: list[tuple[object, PluginReport]] = []
 
     @classmethod
-    def load(cls, entry_points: Iterable[EntryPoint], *, blocked: Collection[str] = (), strict: bool = False) -> PluginManager:
-        """Load plugins in the order of their distributions' names, whatever order they were found in.
+    def load(
+        cls, entry_points: Iterable[EntryPoint], *, built_in: Iterable[str] = BUILT_IN, blocked: Collection[str] = (), strict: bool = False
+    ) -> PluginManager:
+        """Load what is built in, then plugins in the order of their distributions' names, whatever order they were found in.
 
         `blocked` are names of plugins or distributions. With `strict` the first problem raises `PluginError`.
         """
         manager = cls()
         seen: set[tuple[str, str]] = set()
-        for entry in sorted(entry_points, key=_order):
+        for entry in (*map(_built_in, built_in), *sorted(entry_points, key=_order)):
             identity = (_normal(_distribution(entry)), entry.value)
             if identity in seen:
                 continue
@@ -80,10 +107,10 @@ class PluginManager:
                 raise PluginError(str(report), hint="plugins.strict is on; `escalera plugins list` shows all of them")
         return manager
 
-    @property
-    def hook(self) -> pluggy.HookRelay:
-        """The hooks of all loaded plugins, for calling."""
-        return self._manager.hook
+    def implementations(self, hook: str) -> tuple[Implementation, ...]:
+        """Each plugin's part in a hook, in loading order, whatever order its author asked for."""
+        found = {id(item.plugin): item for item in getattr(self._manager.hook, hook).get_hookimpls()}
+        return tuple(Implementation(report, found[id(plugin)].function, found[id(plugin)].argnames) for plugin, report in self._loaded if id(plugin) in found)
 
     def reports(self) -> tuple[PluginReport, ...]:
         """Every plugin that was found, in loading order."""
@@ -112,11 +139,29 @@ class PluginManager:
             if self._manager.is_registered(plugin):
                 return None
             _check_api_level(entry, plugin)
-            self._manager.register(plugin, name=f"{report.distribution}:{entry.value}")
+            self._register(plugin, f"{report.distribution}:{entry.value}")
         # Importing a plugin runs code of strangers, which may raise anything; only what the user presses goes through.
         except (Exception, SystemExit) as error:
             return replace(report, problem=_reason(error, entry))
-        return self._take_kinds(plugin, report)
+        report = self._take_kinds(plugin, replace(report, hooks=tuple(sorted(item.name for item in self._hooks_of(plugin) if item.has_spec()))))
+        if report.loaded:
+            self._loaded.append((plugin, report))
+        return report
+
+    def _register(self, plugin: object, name: str) -> None:
+        """All of the plugin's hooks or none of them."""
+        try:
+            self._manager.register(plugin, name=name)
+            wrappers = [hook.name for hook in self._hooks_of(plugin) for item in hook.get_hookimpls() if item.plugin is plugin and _wraps(item)]
+            if wrappers:
+                raise _Refused(f"implements {', '.join(wrappers)} as a wrapper; each plugin's part in a hook is called on its own")
+        except Exception:
+            if self._manager.is_registered(plugin):
+                self._manager.unregister(plugin)
+            raise
+
+    def _hooks_of(self, plugin: object) -> list[pluggy.HookCaller]:
+        return self._manager.get_hookcallers(plugin) or []
 
     def _take_kinds(self, plugin: object, report: PluginReport) -> PluginReport:
         """Register what the plugin's hook gives: all of it or nothing, but for names that others have already."""
@@ -124,7 +169,7 @@ class PluginManager:
             offered = self._offered(plugin)
         except (Exception, SystemExit) as error:  # strangers' code, as above
             self._manager.unregister(plugin)
-            return replace(report, problem=f"{hookspecs.escalera_provider_kinds.__name__} failed: {_reason(error)}")
+            return replace(report, hooks=(), problem=f"{hookspecs.escalera_provider_kinds.__name__} failed: {_reason(error)}")
         problems = self._unknown_hooks(plugin)
         problems += [_taken(kind.name, self._owners[kind.name]) for kind in offered if kind.name in self._owners]
         fresh = [kind for kind in offered if kind.name not in self._owners]
@@ -145,13 +190,16 @@ class PluginManager:
         return kinds
 
     def _unknown_hooks(self, plugin: object) -> list[str]:
+        """Hooks that are never called: names that do not exist, and functions that nothing marks as a hook."""
+        known = [name for name in vars(self._manager.hook) if getattr(self._manager.hook, name).has_spec()]
         problems = []
-        for hook in self._manager.get_hookcallers(plugin) or ():
+        for hook in self._hooks_of(plugin):
             optional = any(item.optionalhook for item in hook.get_hookimpls() if item.plugin is plugin)
             if not hook.has_spec() and not optional:
-                known = [name for name in vars(self._manager.hook) if getattr(self._manager.hook, name).has_spec()]
                 problems.append(f"implements the unknown hook {hook.name}, which is never called{did_you_mean(nearest(hook.name, known))}")
-        return problems
+        implemented = {hook.name for hook in self._hooks_of(plugin)}
+        unmarked = [name for name in known if name not in implemented and _defines(plugin, name)]
+        return problems + [f"defines {name} without @hookimpl, so it is never called" for name in unmarked]
 
 
 def installed_entry_points() -> Sequence[EntryPoint]:
@@ -175,6 +223,24 @@ class _Refused(Exception):
     """A plugin that breaks a rule of ours; the text says which."""
 
 
+def _built_in(target: str) -> EntryPoint:
+    return _OfTheCore(target.partition(":")[0].rpartition(".")[2], target, PROJECT)
+
+
+class _OfTheCore(EntryPoint):
+    """What is built in comes with no metadata of its own: it is the core's."""
+
+
+def _wraps(item: pluggy.HookImpl) -> bool:
+    return item.wrapper or item.hookwrapper
+
+
+def _defines(plugin: object, name: str) -> bool:
+    """Whether it is the plugin's own function, and not one of ours that it imported."""
+    function = inspect.getattr_static(plugin, name, None)
+    return inspect.isfunction(function) and function is not getattr(hookspecs, name)
+
+
 def _order(entry: EntryPoint) -> tuple[str, str, str]:
     return (_normal(_distribution(entry)), entry.name, entry.value)
 
@@ -192,6 +258,8 @@ def _version(entry: EntryPoint) -> str:
 
 
 def _metadata(entry: EntryPoint, key: str) -> str:
+    if isinstance(entry, _OfTheCore):
+        return {"Name": HOST, "Version": __version__}[key]
     try:
         metadata = entry.dist.metadata if entry.dist is not None else None
         return str(metadata[key]) if metadata is not None and key in metadata else "unknown"
@@ -207,8 +275,6 @@ def _check_host_version(entry: EntryPoint) -> None:
     if not any(re.search(r"[<>=!~]", text.partition(";")[0]) for text in wanted):
         return
     from packaging.requirements import Requirement
-
-    from orchestrator import __version__
 
     for requirement in map(Requirement, wanted):
         applies = requirement.marker is None or requirement.marker.evaluate()

@@ -1,12 +1,17 @@
-"""Who gets a turn: flag, then the agent that waits for a reply, then the primary (page 2)."""
+"""Who gets a turn: flag, then the agent that waits for a reply, then the rules, then the primary (page 2)."""
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from orchestrator.errors import ConfigError, UsageError
+from orchestrator.hookspecs import Signal
+from orchestrator.quoting import one_line
 from orchestrator.session import Reason, Role
+
+_MOST_NAMED = 8
+_MOST_DETAIL = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,22 @@ class Route:
     reasons: tuple[Reason, ...]
 
 
-def route(choice: Choice, *, asking_agent: str | None, primary: str | None, escalation: str | None, configured: Container[str]) -> Route:
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How signals about a prompt are weighed."""
+
+    threshold: float = 1.0
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """By the signal's name; 1 where there is none."""
+
+
+Opinion = Callable[[], Reason | None]
+"""What the rules say, asked only when nothing goes before them: why the escalation agent should have the turn, or nothing."""
+
+
+def route(
+    choice: Choice, *, asking_agent: str | None, primary: str | None, escalation: str | None, configured: Container[str], opinion: Opinion = lambda: None
+) -> Route:
     """Page 2's order, first match wins.
 
     `asking_agent` is the one whose question is open, `None` when the session does not wait for a reply.
@@ -40,7 +60,27 @@ def route(choice: Choice, *, asking_agent: str | None, primary: str | None, esca
         return _by_flag(choice, asking_agent=asking_agent, primary=primary, escalation=escalation, configured=configured)
     if asking_agent is not None:
         return _reply(asking_agent, escalation, configured)
+    if escalation is not None and (reason := opinion()) is not None:
+        return Route(Role.ESCALATION, escalation, (reason,))
     return Route(Role.PRIMARY, _agent_of(Role.PRIMARY, primary), (Reason("default", "nothing asked for another agent"),))
+
+
+def weigh(signals: Iterable[tuple[str, Signal]], rules: Rules) -> Reason | None:
+    """The reason `rules`, where the weights, each times its factor, reach the threshold; else no opinion.
+
+    Each signal comes with the name of the plugin that gave it.
+    """
+    weighed = [(signal.weight * rules.factors.get(signal.name, 1.0), plugin, signal) for plugin, signal in signals]
+    total = sum(weight for weight, _, _ in weighed)
+    if not weighed or total < rules.threshold:
+        return None
+    named = "; ".join(_named(*one) for one in sorted(weighed, key=lambda one: -one[0])[:_MOST_NAMED] if one[0])
+    return Reason("rules", f"signals weigh {total:g}, and {rules.threshold:g} is enough: {named}")
+
+
+def _named(weight: float, plugin: str, signal: Signal) -> str:
+    detail = f", {one_line(signal.detail, _MOST_DETAIL)}" if signal.detail.strip() else ""
+    return f"{signal.name} {weight:+g} ({one_line(plugin, 60)}{detail})"
 
 
 def _by_flag(choice: Choice, *, asking_agent: str | None, primary: str | None, escalation: str | None, configured: Container[str]) -> Route:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.providers import ToolSchema
+from orchestrator.providers import Ask, Cancel, ToolSchema
 
 SESSION_TOOLS = frozenset({"current_need", "record_memory", "escalate"})
 """The core's own tools, by which an agent says something to the session (page 2)."""
@@ -17,11 +17,30 @@ class ToolFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Where a tool is at work, for whom, and how it reaches the human."""
+
+    workspace: str
+    session: str
+    """The session's id."""
+    agent: str
+    """The agent that called the tool."""
+    ask: Ask
+    """The question broker: blocks until there is an answer, which may be that nobody answered."""
+    cancel: Cancel
+    """Set when the turn shall stop. A tool that takes long looks at it, or registers what ends its wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
-    """A schema and what answers it. `run` gets the arguments as the model gave them and returns the result's text."""
+    """A schema and what answers it.
+
+    `run` gets the arguments as the model gave them, which need not follow the schema, and returns the result's text.
+    It raises `ToolFailed` for what the model should be told in its own words.
+    """
 
     schema: ToolSchema
-    run: Callable[[Mapping[str, Any]], str]
+    run: Callable[[Mapping[str, Any], ToolContext], str]
 
 
 def text_argument(arguments: Mapping[str, Any], name: str) -> str:

@@ -74,10 +74,10 @@ def test_a_good_plugin_registers_its_kinds(site: Site) -> None:
 
     manager = site.load()
 
-    assert manager.reports() == (PluginReport("good_plugin", "Good.Plugin", "2.1", loaded=True, kinds=("one", "two")),)
+    assert manager.reports() == (PluginReport("good_plugin", "Good.Plugin", "2.1", loaded=True, kinds=("one", "two"), hooks=("escalera_provider_kinds",)),)
     assert set(manager.kinds()) == {"one", "two"}
     assert manager.kind("two").name == "two"
-    assert len(manager.hook.escalera_provider_kinds()) == 1
+    assert len(manager.implementations("escalera_provider_kinds")) == 1
 
 
 @pytest.mark.trial("T85")
@@ -132,7 +132,7 @@ def test_t86_a_registration_that_fails_half_way_leaves_nothing(site: Site, body:
     assert set(manager.kinds()) == {"good"}
     assert not by_name(manager)["half"].loaded
     assert "escalera_provider_kinds failed" in str(by_name(manager)["half"])
-    assert len(manager.hook.escalera_provider_kinds()) == 1
+    assert len(manager.implementations("escalera_provider_kinds")) == 1
 
 
 @pytest.mark.trial("T87")
@@ -162,7 +162,7 @@ def test_t88_the_same_plugin_found_twice_is_registered_once(site: Site) -> None:
     manager = PluginManager.load([*site.entry_points(), *site.entry_points()])
 
     assert [report.problem for report in manager.reports()] == [None]
-    assert len(manager.hook.escalera_provider_kinds()) == 1
+    assert len(manager.implementations("escalera_provider_kinds")) == 1
 
 
 @pytest.mark.trial("T89")

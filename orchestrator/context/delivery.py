@@ -34,18 +34,30 @@ def context_block(templates: Templates, *, orientation: str = "", percepts: str 
     return templates.render("context_block", orientation=orientation, percepts=percepts, tool_percepts=tool_percepts)
 
 
-def delivered_marks(before: Mapping[str, Any], *, primary_activity: str, prior_escalation: str, percepts: Iterable[str]) -> dict[str, Any]:
-    """What an external session has been told once this turn succeeded: a mark of each digest as it now stands, and all ids of percepts. JSON-safe."""
+def delivered_marks(
+    before: Mapping[str, Any], *, primary_activity: str, prior_escalation: str, percepts: Iterable[str], contributed: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What an external session has been told once this turn succeeded: a mark of each digest as it now stands, and all ids of percepts. JSON-safe.
+
+    `contributed` are the plugins' texts that are told, by plugin; what others told before stays told.
+    """
+    told = {**_contributed(before), **{plugin: mark_of(text) for plugin, text in (contributed or {}).items()}}
     return {
         "primary_activity": mark_of(primary_activity),
         "prior_escalation": mark_of(prior_escalation),
         "percepts": sorted(_delivered_ids(before) | set(percepts)),
+        **({"contributed": told} if told else {}),
     }
 
 
 def is_new(name: str, text: str, delivered: Mapping[str, Any]) -> bool:
     """Whether the digest `name` says something, and something else than when it was last delivered."""
     return bool(text) and delivered.get(name) != mark_of(text)
+
+
+def is_new_contribution(plugin: str, text: str, delivered: Mapping[str, Any]) -> bool:
+    """Whether it is another text than this plugin's last one that was delivered."""
+    return _contributed(delivered).get(plugin) != mark_of(text)
 
 
 def new_percepts(percepts: Sequence[Percept], delivered: Mapping[str, Any]) -> tuple[Percept, ...]:
@@ -71,3 +83,9 @@ def _delivered_ids(delivered: Mapping[str, Any]) -> set[str]:
     """An imported document may hold anything under `delivered`; what is no list of texts counts as nothing told."""
     ids = delivered.get("percepts")
     return {known for known in ids if isinstance(known, str)} if isinstance(ids, list | tuple) else set()
+
+
+def _contributed(delivered: Mapping[str, Any]) -> dict[str, str]:
+    """Marks by plugin; of an imported document, whatever is one."""
+    marks = delivered.get("contributed")
+    return {name: mark for name, mark in marks.items() if isinstance(name, str) and isinstance(mark, str)} if isinstance(marks, Mapping) else {}

@@ -29,6 +29,14 @@ class OpenQuestion:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What a plugin tells the agent."""
+
+    plugin: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """What is known when a turn is handed over. Texts are raw: they are quoted here."""
@@ -51,6 +59,7 @@ class Situation:
     primary_activity: str = ""
     """For a primary that goes on in its own conversation: what was done or attempted since its last turn there."""
     prior_escalation: str = ""
+    contributions: tuple[Contribution, ...] = ()
     delivered: Mapping[str, Any] = field(default_factory=dict)
     """What the agent's external session has been told (`delivered_marks`); empty where it has none."""
 
@@ -82,6 +91,8 @@ def _blocks(write: _Writer, situation: Situation, not_shown: int, batches: int) 
         yield write.templates.render("not_shown", count=not_shown, batches=batches)
     if situation.lost_session:
         yield write.templates.render("lost_session")
+    for contribution in situation.contributions:
+        yield write.contributed(contribution)
 
 
 def _for_escalation(write: _Writer, situation: Situation) -> Iterator[str]:
@@ -122,6 +133,10 @@ class _Writer:
         quoted = {name: fenced(value) for name, value in text.items()}
         named = {} if agent is None else {"agent": agent}
         return self.templates.render(template, **quoted, **named) if all(quoted.values()) else ""
+
+    def contributed(self, contribution: Contribution) -> str:
+        quoted = fenced(contribution.text)
+        return self.templates.render("contributed", plugin=one_line(contribution.plugin, _MAX_NAME), text=quoted) if quoted else ""
 
     def need(self, situation: Situation, *, previous: bool) -> str:
         """The need as it stands; once it is fulfilled, as the previous one where that is told."""

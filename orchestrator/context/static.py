@@ -12,7 +12,7 @@ from orchestrator.tags import neutralise, tag
 from orchestrator.templates import Templates
 
 MAX_PROJECT_INSTRUCTIONS = 12_000
-"""Characters of the workspace's AGENTS.md that are sent."""
+"""Characters of the workspace's AGENTS.md that are sent at most."""
 
 _MAX_NAME = 60
 _MAX_OTHERS = 8
@@ -30,6 +30,7 @@ def static_blocks(
     nonce: str,
     agent_prompt: str,
     project_instructions: str = "",
+    project_chars: int = MAX_PROJECT_INSTRUCTIONS,
 ) -> tuple[SystemBlock, ...]:
     """The blocks `identity`, `instructions`, `project_instructions`, `agent_prompt`, blank ones left out.
 
@@ -48,7 +49,7 @@ def static_blocks(
             percept_tag=tag("percept", "the fact in one sentence", nonce),
             escalate_tag=tag("escalate", "why, and what you found out so far", nonce),
         ),
-        "project_instructions": _project(templates, project_instructions),
+        "project_instructions": _project(templates, clipped(project_instructions, project_chars)),
         "agent_prompt": neutralise(well_formed(agent_prompt)).strip(),
     }
     return tuple(SystemBlock(name, text) for name, text in texts.items() if text)
@@ -60,5 +61,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _project(templates: Templates, text: str) -> str:
-    quoted = fenced(clipped(text, MAX_PROJECT_INSTRUCTIONS))
+    quoted = fenced(text)
     return templates.render("project_instructions", text=quoted) if quoted else ""

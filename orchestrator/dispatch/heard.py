@@ -97,7 +97,8 @@ def session_tools(heard: Heard, *, hands_over: bool) -> tuple[Tool, ...]:
 def _tool(name: str, description: str, argument: tuple[str, str], act: Callable[[str], str], *, most: int = MAX_BODY) -> Tool:
     key, meaning = argument
     parameters = {"type": "object", "properties": {key: {"type": "string", "description": meaning}}, "required": [key]}
-    return Tool(ToolSchema(name=name, description=description, parameters=parameters), lambda arguments: act(_bounded(text_argument(arguments, key), most)))
+    schema = ToolSchema(name=name, description=description, parameters=parameters)
+    return Tool(schema, lambda arguments, _: act(_bounded(text_argument(arguments, key), most)))
 
 
 def _bounded(text: str, most: int) -> str:

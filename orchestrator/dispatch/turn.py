@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import random
-import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import PurePath
 from typing import get_args
 
 from orchestrator.clock import Clock
@@ -15,7 +14,7 @@ from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.dispatch.requests import Requests
 from orchestrator.dispatch.retry import with_retries
 from orchestrator.dispatch.room import Room
-from orchestrator.errors import Blocked, Cancelled, EmptyAnswer, EscaleraError, Incomplete, ProtocolError, ProviderError, TimedOut
+from orchestrator.errors import Blocked, Cancelled, EmptyAnswer, EscaleraError, Incomplete, ProtocolError, ProviderError, TimedOut, foreign
 from orchestrator.history.budget import estimate_request_tokens, measure_request
 from orchestrator.messages import CostSource, Message, Part, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
 from orchestrator.providers import (
@@ -36,8 +35,8 @@ from orchestrator.providers import (
 )
 from orchestrator.session import Role
 from orchestrator.settings.limits import Limits
-from orchestrator.tags import TagFilter, strip_tags
-from orchestrator.tools import Tool, ToolFailed
+from orchestrator.tags import TagFilter, neutralise, strip_tags
+from orchestrator.tools import Tool, ToolContext, ToolFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +89,25 @@ class Desk:
 
 
 def run_turn(
-    provider: Provider, request: Request, *, limits: Limits, role: Role, nonce: str, heard: Heard, answered: Answered, desk: Desk, room: Room | None = None
+    provider: Provider,
+    request: Request,
+    *,
+    limits: Limits,
+    role: Role,
+    nonce: str,
+    heard: Heard,
+    answered: Answered,
+    desk: Desk,
+    room: Room | None = None,
+    tools: Sequence[Tool] = (),
 ) -> None:
     """Call the provider, run the tools it asks for, call again, within `room`; fills `answered` and `heard` as it goes.
 
+    `tools` are those that the request offers beside the session's own.
     Raises from the error tree when the turn fails; `answered` then holds what was done until there.
     """
-    offered = {schema.name for schema in request.tools}
     takes_tools = provider.capabilities.takes_tools and limits.max_tool_iterations != 0
-    tools = {tool.schema.name: tool for tool in session_tools(heard, hands_over="escalate" in offered)} if takes_tools else {}
+    box = _ToolBox((*session_tools(heard, hands_over=True), *tools) if takes_tools else (), request, limits, answered, desk)
     until = None if limits.turn_timeout is None else desk.clock.monotonic() + limits.turn_timeout
     calls = Requests(request, limits, room, provider.capabilities)
     while True:
@@ -119,10 +128,7 @@ def run_turn(
         requests = [part for part in call.parts if isinstance(part, ToolCall)]
         if not requests or provider.capabilities.keeps_conversation:
             break
-        results = tuple(_run_tool(tools, request_, limits, desk) for request_ in requests)
-        for result in results:
-            answered.steps.append(result)
-            desk.record(result)
+        results = tuple(map(box.run, requests))
         calls.batches.append((Message("assistant", tuple(call.parts)), Message("user", results)))
         if heard.handed_over is not None:
             return
@@ -351,7 +357,7 @@ def _events(provider: Provider, request: Request, desk: Desk) -> Generator[Event
     except EscaleraError:
         raise
     except Exception as error:
-        raise ProtocolError(f"the provider broke: {type(error).__name__}{_place(error)}", hint=_BROKEN) from error
+        raise ProtocolError(f"the provider broke: {foreign(error)}", hint=_BROKEN) from error
 
 
 _BROKEN = "this is a fault of its plugin: tell whoever made it, `escalera plugins list` names it"
@@ -363,23 +369,43 @@ def _close(events: Iterator[Event]) -> None:
         close()
 
 
-def _place(error: Exception) -> str:
-    """Where it was raised, as ` in FILE, line N`."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" in {PurePath(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+class _ToolBox:
+    """The tools that a turn's request offers, and what they are run with."""
 
+    def __init__(self, tools: Iterable[Tool], request: Request, limits: Limits, answered: Answered, desk: Desk) -> None:
+        offered = {schema.name for schema in request.tools}
+        self._tools = {tool.schema.name: tool for tool in tools if tool.schema.name in offered}
+        self._context = ToolContext(request.workspace, request.session, request.agent, desk.ask, desk.cancel)
+        self._most, self._answered, self._desk = limits.tool_result_max_chars, answered, desk
 
-def _run_tool(tools: dict[str, Tool], call: ToolCall, limits: Limits, desk: Desk) -> ToolResult:
-    tool = tools.get(call.name)
-    if tool is None:
-        result = ToolResult(call.id, f"there is no tool {call.name!r}; there are: {', '.join(tools) or 'none'}", is_error=True)
-    else:
+    def run(self, call: ToolCall) -> ToolResult:
+        """Run one tool, and keep its result as it is; what comes back is made harmless, to be sent. Raises `Cancelled`."""
+        self._desk.cancel.raise_if_set()
+        text, is_error = self._result(call)
+        result = ToolResult(call.id, shortened(well_formed(text), self._most), is_error=is_error)
+        self._answered.steps.append(result)
+        self._desk.record(result)
+        self._desk.watch(Shown("tool_result", result.content, {"id": result.id, "is_error": result.is_error}))
+        return replace(result, content=neutralise(result.content))
+
+    def _result(self, call: ToolCall) -> tuple[str, bool]:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return f"there is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}", True
         try:
-            result = ToolResult(call.id, shortened(well_formed(tool.run(call.arguments)), limits.tool_result_max_chars))
+            text = tool.run(copy.deepcopy(call.arguments), self._context)
         except ToolFailed as error:
-            result = ToolResult(call.id, str(error), is_error=True)
-    desk.watch(Shown("tool_result", result.content, {"id": result.id, "is_error": result.is_error}))
-    return result
+            return str(error), True
+        except (Exception, SystemExit) as error:  # a tool may be code of strangers, which may raise anything
+            self._desk.cancel.raise_if_set()
+            return self._broken(call.name, f"broke: {foreign(error)}")
+        return (text, False) if isinstance(text, str) else self._broken(call.name, f"gave {type(text).__name__} instead of a text")
+
+    def _broken(self, name: str, how: str) -> tuple[str, bool]:
+        notice = f"the tool {name} {how}"
+        self._answered.notice(notice)
+        self._desk.watch(Shown("notice", notice))
+        return f"{notice}; calling it again will hardly help", True
 
 
 def shortened(text: str, limit: int | None) -> str:

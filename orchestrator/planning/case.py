@@ -11,13 +11,16 @@ from orchestrator.context.orientation import brief_of
 from orchestrator.crew import Agent, Crew
 from orchestrator.errors import UsageError
 from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
+from orchestrator.hooks import NO_HOOKS, Given, Hooks
+from orchestrator.hookspecs import Signal
 from orchestrator.memory.inject import Chosen, choose
 from orchestrator.messages import well_formed
 from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, lost_reason, resumable_session
 from orchestrator.percepts import Percept
-from orchestrator.routing import Choice, Route, route
-from orchestrator.session import Brief, EarlierTurns, ExternalSession, Need, Role, Session, TurnLog, set_need
+from orchestrator.routing import Choice, Route, Rules, route, weigh
+from orchestrator.session import Brief, EarlierTurns, ExternalSession, Need, Reason, Role, Session, TurnLog, set_need
 from orchestrator.standing import Standing, standing
+from orchestrator.tools import Tool
 
 BRIEF_LENGTH = 280
 LOST = frozenset({"external_session_missing", "external_session_lost"})
@@ -47,6 +50,16 @@ class Expiry:
 
 
 @dataclass(frozen=True, slots=True)
+class Additions:
+    """What a turn is planned with beside the session itself: plugins, the rules of routing, the workspace's instructions."""
+
+    hooks: Hooks = NO_HOOKS
+    rules: Rules = field(default_factory=Rules)
+    project_instructions: str = ""
+    """The workspace's AGENTS.md, where it is trusted, for agents that do not read it themselves."""
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """What was decided about one turn, before its texts are built."""
 
@@ -64,6 +77,13 @@ class Case:
     ratio: Ratio
     counterpart: str | None
     """The agent in the other role."""
+    tools: tuple[Tool, ...]
+    """The plugins' tools that the agent is offered."""
+    contributed: Given[str]
+    """What plugins tell it."""
+    project_instructions: str
+    problems: tuple[str, ...]
+    """What plugins broke."""
 
     @property
     def mode(self) -> Mode | None:
@@ -89,7 +109,7 @@ class Case:
     @property
     def takes_tools(self) -> bool:
         """Whether the agent is offered tools; where not, it says by tag what they are for."""
-        return self.agent.provider.capabilities.takes_tools and self.agent.limits.max_tool_iterations != 0
+        return _takes_tools(self.agent)
 
     @property
     def hands_over(self) -> bool:
@@ -107,18 +127,30 @@ def case_of(
     percepts: Sequence[Percept],
     workspace: str,
     now: datetime,
+    additions: Additions,
     loaded: bool = True,
-    conversation_lost: bool = False,
+    again: Route | None = None,
 ) -> Case:
     """Load → who and which mode → memory. Raises as `plan_turn` does."""
     wish = replace(wish, prompt=_said(wish.prompt))
     stand = standing(session, log, now=now, need_expiry_hours=expiry.need_hours, waiting_expiry_hours=expiry.waiting_hours, loaded=loaded)
     asking = None if stand.asking is None else stand.asking.agent
-    way = route(wish.choice, asking_agent=asking, primary=crew.primary, escalation=crew.escalation, configured=crew.names)
+    sensors = _Sensors(additions, wish.prompt, stand.session, log, workspace)
+    way = again or route(wish.choice, asking_agent=asking, primary=crew.primary, escalation=crew.escalation, configured=crew.names, opinion=sensors.opinion)
     agent = crew.agent(way.agent)
-    if conversation_lost and way.role is Role.PRIMARY:
+    if again is not None and way.role is Role.PRIMARY:
         way = replace(way, reasons=(*way.reasons, lost_reason(agent.name)))
-    decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh, conversation_lost=conversation_lost)
+    decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh, conversation_lost=again is not None)
+    tools = _offered(additions, agent, way, workspace)
+    contributed = additions.hooks.context(
+        session=stand.session,
+        turns=log,
+        agent=agent.name,
+        role=way.role,
+        mode=None if decision is None else decision.mode,
+        prompt=wish.prompt,
+        workspace=workspace,
+    )
     return Case(
         log=EarlierTurns(log, log.next_index),
         index=log.next_index,
@@ -133,7 +165,31 @@ def case_of(
         brief=_brief(stand, wish, decision),
         ratio=_ratio(log, way, agent),
         counterpart=crew.primary if way.role is Role.ESCALATION else crew.escalation,
+        tools=tuple(tool for _, tool in tools.values),
+        contributed=contributed,
+        project_instructions="" if agent.provider.capabilities.keeps_conversation else additions.project_instructions,
+        problems=(*sensors.signals.problems, *tools.problems, *contributed.problems),
     )
+
+
+class _Sensors:
+    """The plugins' signals about a prompt, asked for at most once, and only where they can decide something."""
+
+    def __init__(self, additions: Additions, prompt: str, session: Session, log: TurnLog, workspace: str) -> None:
+        self._additions, self._prompt, self._session, self._log, self._workspace = additions, prompt, session, log, workspace
+        self.signals: Given[Signal] = Given()
+
+    def opinion(self) -> Reason | None:
+        self.signals = self._additions.hooks.signals(prompt=self._prompt, session=self._session, turns=self._log, workspace=self._workspace)
+        return weigh(((plugin.name, signal) for plugin, signal in self.signals.values), self._additions.rules)
+
+
+def _offered(additions: Additions, agent: Agent, way: Route, workspace: str) -> Given[Tool]:
+    return additions.hooks.tools(agent=agent.name, role=way.role, workspace=workspace) if _takes_tools(agent) else Given()
+
+
+def _takes_tools(agent: Agent) -> bool:
+    return agent.provider.capabilities.takes_tools and agent.limits.max_tool_iterations != 0
 
 
 def _said(prompt: str) -> str:

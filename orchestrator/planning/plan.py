@@ -21,7 +21,7 @@ from orchestrator.memory.inject import Chosen
 from orchestrator.messages import Message, Text
 from orchestrator.modes import Decision, Mode
 from orchestrator.percepts import Percept
-from orchestrator.planning.case import Case, Expiry, Wish, case_of
+from orchestrator.planning.case import Additions, Case, Expiry, Wish, case_of
 from orchestrator.planning.texts import NEW, Texts, Writer
 from orchestrator.providers import Request, Timeouts
 from orchestrator.routing import Route
@@ -29,6 +29,10 @@ from orchestrator.session import Brief, Need, Reason, Role, Session, TurnLog, la
 from orchestrator.standing import Standing
 from orchestrator.tags import neutralise
 from orchestrator.templates import Templates
+from orchestrator.tools import Tool
+
+NO_ADDITIONS = Additions()
+"""The session alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class Plan:
     fitted: Fitted
     budget: Budget
     request: Request
+    tools: tuple[Tool, ...]
+    """The plugins' tools that the request offers."""
     notices: tuple[str, ...]
     refit: Callable[[int | None, int, int], Request] = field(repr=False, compare=False)
     """The request within a limit, with room for so many characters of the running turn, so many of whose tool batches are not shown."""
@@ -77,12 +83,13 @@ def plan_turn(
     percepts: Sequence[Percept],
     workspace: str,
     now: datetime,
+    additions: Additions = NO_ADDITIONS,
     loaded: bool = True,
-    conversation_lost: bool = False,
+    again: Route | None = None,
 ) -> Plan:
     """Load → who and which mode → memory → context → history that fits.
 
-    `conversation_lost`: the agent was called for this turn and said that its own conversation is gone (page 2).
+    `again`: the route of this very turn, whose agent was called and said that its own conversation is gone (page 2).
     Raises `UsageError` for an empty prompt, `ConfigError` and `PluginError` for an agent that cannot be built,
     `BudgetExceeded` when what is never dropped is larger than the budget.
     """
@@ -95,8 +102,9 @@ def plan_turn(
         percepts=percepts,
         workspace=workspace,
         now=now,
+        additions=additions,
         loaded=loaded,
-        conversation_lost=conversation_lost,
+        again=again,
     )
     fitter = _Fitter(case, templates)
     done, limit = fitter.first_fit()
@@ -116,6 +124,7 @@ def plan_turn(
         fitted=done.history,
         budget=Budget(limit, done.parts, corrected_tokens(estimate_request_tokens(done.request), case.ratio, new=fitter.new), case.ratio),
         request=done.request,
+        tools=case.tools,
         notices=_notices(case),
         refit=lambda limit, running, batches: fitter.fit(limit, running, batches).request,
     )
@@ -143,7 +152,8 @@ class _Fitter:
         self.new = case.wish.prompt + text_since(case.log, case.ratio, most=assumed or 0)
         """What the measured ratio says nothing about."""
         self._limits = limit_chars(case.agent.limits, window, case.ratio, new=self.new), assumed
-        self._tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=case.hands_over)) if case.takes_tools else ()
+        own = session_tools(Heard(), hands_over=case.hands_over) if case.takes_tools else ()
+        self._tools = tuple(tool.schema for tool in (*own, *case.tools))
         self._tools_chars = measure_tools(self._tools)
         self._writer = Writer(case, templates, self.scope, self._boundary)
 
@@ -226,7 +236,7 @@ def _notices(case: Case) -> tuple[str, ...]:
         notices.append(f"--fresh starts an escalation agent afresh; {case.agent.name!r}, the primary, goes on as it is")
     if case.stand.waiting_lapsed:
         notices.append("nobody replied to the open question in time; it lapsed")
-    return tuple(notices)
+    return (*notices, *case.problems)
 
 
 def started(plan: Plan, new_id: str) -> Plan:

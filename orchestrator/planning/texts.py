@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.context.delivery import context_block, delivered_marks, new_percepts, system_blocks, system_text
+from orchestrator.context.delivery import context_block, delivered_marks, is_new_contribution, new_percepts, system_blocks, system_text
 from orchestrator.context.digest import escalation_since, primary_activity, prior_escalation
-from orchestrator.context.orientation import NOT_SHOWN_CHARS, OpenQuestion, Situation, orientation
-from orchestrator.context.static import static_blocks
-from orchestrator.history.budget import PART_OVERHEAD, PartName, measure_text
+from orchestrator.context.orientation import NOT_SHOWN_CHARS, Contribution, OpenQuestion, Situation, orientation
+from orchestrator.context.static import MAX_PROJECT_INSTRUCTIONS, static_blocks
+from orchestrator.history.budget import PART_OVERHEAD, PartName, limit_chars, measure_text
 from orchestrator.history.scope import Scope
 from orchestrator.memory.inject import format_percepts, format_tool_percepts
 from orchestrator.modes import Mode
 from orchestrator.percepts import Percept
 from orchestrator.planning.case import Case
 from orchestrator.providers import Conversation, SystemBlock
+from orchestrator.quoting import clipped
 from orchestrator.session import Role, need_label
 from orchestrator.tags import neutralise
 from orchestrator.templates import Templates
@@ -25,6 +26,8 @@ NEW = "<new>"
 """Stands in a plan for an id that the real turn makes (page 6)."""
 QUESTION_CHARS = (300, 4000)
 """How much is told of an answer that ends with an open question, at least and at most."""
+CONTRIBUTION_CHARS = 4000
+"""How much is told of one plugin's text at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,14 @@ class Writer:
             takes_tags=case.agent.provider.capabilities.takes_tags,
             nonce=case.stand.session.nonce,
             agent_prompt=case.agent.prompt,
+            project_instructions=case.project_instructions,
+            project_chars=_project_chars(case),
         )
+        self._contributed = {
+            f"{plugin.distribution}:{plugin.name}": Contribution(plugin.name, text)
+            for plugin, text in case.contributed.values
+            if is_new_contribution(f"{plugin.distribution}:{plugin.name}", text, self._delivered)
+        }
 
     def texts(self, digests: int | None, *, not_shown: int = 0, batches: int = 0) -> Texts:
         case = self._case
@@ -89,7 +99,13 @@ class Writer:
         prompt = neutralise(case.wish.prompt)
         if not case.keeps_conversation:
             return Texts(self._static, told, block, tool_block, "\n\n".join(text for text in (tool_block, prompt) if text), None, {}, percepts)
-        delivered = delivered_marks(self._delivered, primary_activity=activity, prior_escalation=prior, percepts=[percept.id for percept in percepts])
+        delivered = delivered_marks(
+            self._delivered,
+            primary_activity=activity,
+            prior_escalation=prior,
+            percepts=[percept.id for percept in percepts],
+            contributed={} if digests == 0 else {plugin: contribution.text for plugin, contribution in self._contributed.items()},
+        )
         return Texts(self._static, told, block, tool_block, prompt, self._conversation(told, block, tool_block), delivered, percepts)
 
     def _prior(self, limit: int | None) -> str:
@@ -149,8 +165,14 @@ class Writer:
             lost_session=case.lost_memory,
             primary_activity=activity,
             prior_escalation=prior,
+            contributions=self._contributions(digests),
             delivered=self._delivered,
         )
+
+    def _contributions(self, digests: int | None) -> tuple[Contribution, ...]:
+        """The plugins' texts shrink with the digests, and are left out with them."""
+        room = CONTRIBUTION_CHARS if digests is None else min(digests, CONTRIBUTION_CHARS)
+        return tuple(Contribution(one.plugin, clipped(one.text, room)) for one in self._contributed.values()) if room else ()
 
     def _open_question(self, digests: int | None) -> OpenQuestion | None:
         """The end of the answer that asks: it shrinks with the digests, the question itself comes last in it."""
@@ -159,3 +181,9 @@ class Writer:
             return None
         room = QUESTION_CHARS[1] if digests is None else min(max(digests, QUESTION_CHARS[0]), QUESTION_CHARS[1])
         return OpenQuestion(asking.agent, asking.answer if len(asking.answer) <= room else f"[…] {asking.answer[-room:]}")
+
+
+def _project_chars(case: Case) -> int:
+    """How much of the workspace's instructions is told: within a quarter of the budget, by what does not change from turn to turn."""
+    limit = limit_chars(case.agent.limits, case.agent.provider.capabilities.context_window_tokens)
+    return MAX_PROJECT_INSTRUCTIONS if limit is None else min(MAX_PROJECT_INSTRUCTIONS, limit // 4)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.dispatch.heard import Heard, session_tools
+from orchestrator.providers import Cancel
 from orchestrator.session import Role
 from orchestrator.tags import Tag
-from orchestrator.tools import SESSION_TOOLS, ToolFailed
+from orchestrator.tools import SESSION_TOOLS, ToolContext, ToolFailed
+
+from ..conftest import nobody
+
+CONTEXT = ToolContext("/work/a", "s1", "local", nobody, Cancel())
 
 
 def tools(heard: Heard, role: Role = Role.PRIMARY):
@@ -27,9 +32,9 @@ def test_tools_say_the_same_as_tags() -> None:
     heard = Heard()
     given = tools(heard)
 
-    assert given["current_need"].run({"text": "  ship it "}) == "recorded"
-    assert given["record_memory"].run({"content": "likes tabs"}) == "recorded"
-    given["escalate"].run({"reason": "too hard"})
+    assert given["current_need"].run({"text": "  ship it "}, CONTEXT) == "recorded"
+    assert given["record_memory"].run({"content": "likes tabs"}, CONTEXT) == "recorded"
+    given["escalate"].run({"reason": "too hard"}, CONTEXT)
 
     assert (heard.needs, heard.facts, heard.handed_over) == ([("ship it", "tool")], [("likes tabs", "tool")], "too hard")
 
@@ -73,7 +78,7 @@ def test_a_tool_wants_a_text(arguments: dict[str, object]) -> None:
     heard = Heard()
 
     with pytest.raises(ToolFailed, match="'text'"):
-        tools(heard)["current_need"].run(arguments)
+        tools(heard)["current_need"].run(arguments, CONTEXT)
 
     assert heard.needs == []
 
@@ -83,9 +88,9 @@ def test_a_text_by_tool_is_held_to_what_a_tag_may_hold(tool: str, argument: str,
     """A need stands in every later orientation, which is never cut: a huge one would stop the session."""
     heard = Heard()
 
-    tools(heard)[tool].run({argument: "x" * most})
+    tools(heard)[tool].run({argument: "x" * most}, CONTEXT)
     with pytest.raises(ToolFailed, match=str(most)):
-        tools(heard)[tool].run({argument: "x" * (most + 1)})
+        tools(heard)[tool].run({argument: "x" * (most + 1)}, CONTEXT)
 
     assert len(heard.needs) + len(heard.facts) + (heard.handed_over is not None) == 1
 
