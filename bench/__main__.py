@@ -144,7 +144,7 @@ def _open_to_plan(folder: Path, session_id: str) -> None:
         Wish("what next?", Choice(role=Role.ESCALATION)),
         crew=front.crew(header.workspace),
         expiry=front.expiry,
-        templates=front.templates,
+        templates=front.templates(front.project(header.workspace)),
         percepts=(),
         workspace=header.workspace,
         now=START,

@@ -29,11 +29,27 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with one plugin's part in a hook."""
+
+    plugin: PluginReport
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.plugin.label}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
 class Given(Generic[Value]):
     """What plugins gave, each value with the plugin that gave it, and what was wrong with the rest."""
 
     values: tuple[tuple[PluginReport, Value], ...] = ()
-    problems: tuple[str, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What was wrong, for the user."""
+        return tuple(map(str, self.troubles))
 
 
 class Hooks:
@@ -57,13 +73,13 @@ class Hooks:
         """The plugins' tools for an agent; of two with one name, the first counts."""
         given = self._given("escalera_tools", _tools, agent=agent, role=role, workspace=workspace)
         owners: dict[str, PluginReport] = {}
-        problems = []
+        troubles = []
         for plugin, tool in given.values:
             owner = owners.setdefault(tool.schema.name, plugin)
             if owner is not plugin:
-                problems.append(self._problem(plugin, f"its tool {tool.schema.name} is left out, since {owner.label} has one of that name"))
+                troubles.append(self._trouble(plugin, f"its tool {tool.schema.name} is left out, since {owner.label} has one of that name"))
         kept = tuple((plugin, tool) for plugin, tool in given.values if owners[tool.schema.name] is plugin)
-        return Given(kept, (*given.problems, *problems))
+        return Given(kept, (*given.troubles, *troubles))
 
     def context(self, *, session: Session, turns: TurnLog, agent: str, role: Role, mode: Mode | None, prompt: str, workspace: str) -> Given[str]:
         """Texts that an agent should know; blank ones are left out."""
@@ -85,31 +101,31 @@ class Hooks:
 
     def _told(self, hook: str, turn: Turn, session: Session) -> tuple[str, ...]:
         lenient: Given[object] = Hooks(self._implementations)._given(hook, lambda _: (), turn=turn, session=session)
-        return lenient.problems
+        return lenient.notices
 
     def _given(self, hook: str, read: Callable[[object], Iterable[Value]], *, first: bool = False, **arguments: object) -> Given[Value]:
         """What `read` makes of each plugin's answer, all of it or nothing of one plugin's; with `first`, of the first that has one."""
         values: list[tuple[PluginReport, Value]] = []
-        problems: list[str] = []
+        troubles: list[Trouble] = []
         for implementation in self._implementations(hook):
             try:
                 answer = implementation(**{name: _copied(value) for name, value in arguments.items()})
                 found = [(implementation.plugin, value) for value in read(answer)]
             except _WrongAnswer as wrong:
-                problems.append(self._problem(implementation.plugin, f"{hook} gave {wrong}"))
+                troubles.append(self._trouble(implementation.plugin, f"{hook} gave {wrong}"))
             except (Exception, SystemExit) as error:  # strangers' code, which may raise anything
-                problems.append(self._problem(implementation.plugin, f"{hook} broke: {foreign(error)}"))
+                troubles.append(self._trouble(implementation.plugin, f"{hook} broke: {foreign(error)}"))
             else:
                 values += found
                 if first and found:
                     break
-        return Given(tuple(values), tuple(problems))
+        return Given(tuple(values), tuple(troubles))
 
-    def _problem(self, plugin: PluginReport, text: str) -> str:
-        problem = f"{plugin.label}: {text}"
+    def _trouble(self, plugin: PluginReport, text: str) -> Trouble:
+        trouble = Trouble(plugin, text)
         if self._strict:
-            raise PluginError(problem, hint="plugins.strict is on; `escalera plugins list` shows all of them")
-        return problem
+            raise PluginError(str(trouble), hint="plugins.strict is on; `escalera plugins list` shows all of them")
+        return trouble
 
 
 NO_HOOKS = Hooks()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -40,6 +41,22 @@ class Rules:
     threshold: float = 1.0
     factors: Mapping[str, float] = field(default_factory=dict)
     """By the signal's name; 1 where there is none."""
+
+
+def rules_of(threshold: float, factors: Iterable[str], *, source: str) -> Rules:
+    """The rules as they are configured. Raises `ConfigError` for a factor that is not NAME=FACTOR."""
+    return Rules(threshold, dict(_factor(text, source) for text in factors))
+
+
+def _factor(text: str, source: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
+    try:
+        factor = float(number)
+    except ValueError:
+        factor = math.nan
+    if not name.strip() or not math.isfinite(factor):
+        raise ConfigError(f"routing.factors ({source}): {text!r} is not usable; expected NAME=FACTOR", hint='as in ["code=2", "paths=0.5"]')
+    return name.strip(), factor
 
 
 Opinion = Callable[[], Reason | None]

@@ -5,104 +5,215 @@ Only files are templates. What users, models, tools and memory said goes in as v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from orchestrator.errors import ConfigError
+from orchestrator.settings.files import decode_text, read_bytes
+from orchestrator.settings.problems import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 SUFFIX = ".jinja"
 
+Origin = Literal["user", "project", "plugin"]
+"""Where an override comes from; of several with one name, the first in this order counts."""
+
+_HINT = "correct the file, or remove it to get the built-in text"
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A file that may stand in for a built-in template, as it was read once."""
+
+    path: Path
+    origin: Origin
+    content: bytes
+    plugin: str | None = None
+    accepted: bool = True
+    """Whether the user trusts this content; a file of a project waits for it."""
+    problem: str | None = None
+    """Why it is not used."""
+
+    @property
+    def name(self) -> str:
+        """The template's name, without suffix."""
+        return self.path.name.removesuffix(SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A built-in template as it is in use: the file that counts, the names it is given, and the files that do not count."""
+
+    name: str
+    origin: Origin | Literal["built-in"]
+    path: Path
+    text: str
+    plugin: str | None
+    values: tuple[str, ...]
+    ignored: tuple[Override, ...]
+
 
 class Templates:
-    """Templates by name; a file in one of `folders`, the first of them first, goes before the built-in one.
+    """Templates by name; of `overrides` with one name, the first that works goes before the built-in one.
 
-    A file is read and compiled once, at its first use: what changes later is seen by a new `Templates` only,
-    so whoever reloads can `check` the new one and keep the old one when that fails.
+    A broken override is told once, with file and line, and the next one counts: a turn is never lost to it. `before` is what was
+    loaded until now, whose last good version of a file stays where the new one is broken.
     """
 
-    def __init__(self, folders: Sequence[Path] = ()) -> None:
-        self._overrides = tuple(folders)
+    def __init__(self, overrides: Iterable[Override] = (), *, tell: Callable[[str], object] = lambda _: None, before: Templates | None = None) -> None:
+        self._tell = tell
+        self._overrides: dict[Path, Override] = {}
+        self._good: dict[str, list[Override]] = {}
+        kept = {} if before is None else {override.path: override for known in before._good.values() for override in known}
+        for override in overrides:
+            self._add(override, kept.get(override.path))
 
     def render(self, name: str, **values: object) -> str:
         """The text of template `name` (without suffix) with trailing blanks removed; `""` where it is blank.
 
-        Raises `ConfigError` with file and line for a template that is broken.
+        Raises `ConfigError` with file and line for a built-in template that is broken; an override that is gives way.
         """
         from jinja2 import TemplateError
 
-        try:
-            return self._environment.get_template(name + SUFFIX).render(values).rstrip()
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"template {name}{SUFFIX} is not UTF-8: {error.reason} at byte {error.start}", hint="save it as UTF-8") from error
-        except (TemplateError, ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
-            raise self._broken(name, error) from error
+        while True:
+            try:
+                return self._environment.get_template(name).render(values).rstrip()
+            except (TemplateError, ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+                problem = self._broken(name, error)
+                if not self._good.get(name):
+                    raise ConfigError(problem, hint="install Escalera again") from error
+                self._drop(name, problem)
 
-    def check(self) -> None:
-        """Compile every override, and see that it uses no name that the built-in one is not given.
+    def all(self) -> tuple[Template, ...]:
+        """Every built-in template, by name."""
+        return tuple(map(self.get, built_in_names()))
 
-        Raises one `ConfigError` that names every broken file and line; touches nothing where there are no overrides.
-        """
-        problems = [problem for name, path in self._overriding() for problem in self._problems(name, path)]
-        if problems:
-            raise ConfigError("\n".join(problems), hint="correct the file, or remove it to get the built-in text")
+    def get(self, name: str) -> Template:
+        """The template as it is in use. Raises `ConfigError` for a name that no built-in one has."""
+        if name not in built_in_names():
+            raise ConfigError(f"there is no template {name!r}{did_you_mean(nearest(name, built_in_names()))}", hint="`escalera templates list` has them all")
+        used = next(iter(self._good.get(name, ())), None)
+        ignored = tuple(override for override in self._overrides.values() if override.name == name and (used is None or override.path != used.path))
+        if used is None:
+            return Template(name, "built-in", _built_in(name), built_in_text(name), None, self._given(name), ignored)
+        return Template(name, used.origin, used.path, _decoded(used), used.plugin, self._given(name), ignored)
+
+    def unknown(self) -> tuple[Override, ...]:
+        """Overrides of no built-in template: parts that others include, or misspelt names."""
+        return tuple(override for override in self._overrides.values() if override.name not in built_in_names())
 
     @cached_property
     def _environment(self) -> ImmutableSandboxedEnvironment:
-        from jinja2 import FileSystemLoader, StrictUndefined
+        from jinja2 import FunctionLoader, StrictUndefined
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         return ImmutableSandboxedEnvironment(
-            loader=FileSystemLoader([*self._overrides, built_in_folder()], encoding="utf-8-sig"),
-            undefined=StrictUndefined,
-            autoescape=False,
-            auto_reload=False,
-            trim_blocks=True,
-            lstrip_blocks=True,
+            loader=FunctionLoader(self._source), undefined=StrictUndefined, autoescape=False, auto_reload=False, trim_blocks=True, lstrip_blocks=True
         )
 
-    def _overriding(self) -> Iterator[tuple[str, Path]]:
-        for name in sorted(path.name for path in built_in_folder().glob(f"*{SUFFIX}")):
-            path = next((folder / name for folder in self._overrides if (folder / name).is_file()), None)
-            if path is not None:
-                yield name, path
+    def _source(self, name: str) -> tuple[str, str, None] | None:
+        """Text and file of a template, for Jinja; names that are included come with their suffix."""
+        name = name.removesuffix(SUFFIX)
+        for override in self._good.get(name, ()):
+            return _decoded(override), str(override.path), None
+        return (built_in_text(name), str(_built_in(name)), None) if name in built_in_names() else None
 
-    def _problems(self, name: str, path: Path) -> Iterator[str]:
+    def _add(self, override: Override, last_good: Override | None) -> None:
+        if not override.accepted:
+            self._overrides[override.path] = replace(override, problem="is not trusted; `escalera trust` shows it and accepts it as it is")
+            return
+        problem = override.problem or self._problem(override)
+        self._overrides[override.path] = replace(override, problem=problem)
+        if problem is not None:
+            self._tell(f"{problem}{'; its last good version stays' if last_good is not None else ''} ({_HINT})")
+        good = override if problem is None else last_good
+        if good is not None:
+            self._good.setdefault(override.name, []).append(good)
+
+    def _problem(self, override: Override) -> str | None:
+        """What is wrong with it, as far as that shows without rendering."""
         from jinja2 import TemplateError
-        from jinja2.meta import find_undeclared_variables
 
         try:
-            self._environment.get_template(name)
-            used = find_undeclared_variables(self._environment.parse(path.read_text("utf-8-sig"), name, str(path)))
-        except TemplateError as error:
-            yield self._broken(name.removesuffix(SUFFIX), error).message
-        except (OSError, UnicodeDecodeError) as error:
-            yield f"template {path} cannot be read: {error}"
-        else:
-            given = find_undeclared_variables(self._environment.parse((built_in_folder() / name).read_text("utf-8")))
-            yield from (f"template {path}: {unknown!r} is not given; known are {', '.join(sorted(given))}" for unknown in sorted(used - given))
+            used = self._names_in(_decoded(override), override.path)
+        except (TemplateError, RecursionError, MemoryError, OverflowError, SyntaxError) as error:  # the last ones for nesting that Python refuses
+            return self._broken(override.name, error, override.path)
+        except ConfigError as error:
+            return f"template {error.message}"
+        known = self._given(override.name) if override.name in built_in_names() else used
+        unknown = sorted(set(used) - set(known))
+        return f"template {override.path}: {unknown[0]!r} is not given; known are {', '.join(known)}" if unknown else None
 
-    def _broken(self, name: str, error: Exception) -> ConfigError:
-        from jinja2 import TemplateNotFound, TemplateSyntaxError
+    def _given(self, name: str) -> tuple[str, ...]:
+        return self._names_in(built_in_text(name), _built_in(name))
+
+    def _names_in(self, text: str, path: Path) -> tuple[str, ...]:
+        from jinja2.meta import find_undeclared_variables
+
+        self._environment.compile(text, path.name, str(path))
+        return tuple(sorted(find_undeclared_variables(self._environment.parse(text, path.name, str(path)))))
+
+    def _drop(self, name: str, problem: str) -> None:
+        """The override that counts turned out to be broken only now; the next one counts from now on."""
+        dropped = self._good[name].pop(0)
+        self._overrides[dropped.path] = replace(dropped, problem=problem)
+        if self._environment.cache is not None:
+            self._environment.cache.clear()
+        self._tell(f"{problem} ({_HINT})")
+
+    def _broken(self, name: str, error: Exception, path: Path | None = None) -> str:
+        from jinja2 import TemplateSyntaxError
 
         if isinstance(error, TemplateSyntaxError):
-            where, reason = f"{error.filename or name + SUFFIX}, line {error.lineno}", error.message or "cannot be read"
-        elif isinstance(error, TemplateNotFound) and error.name == name + SUFFIX:
-            return ConfigError(f"template {name}{SUFFIX} is missing from {built_in_folder()}", hint="install Escalera again")
-        else:
-            where, reason = _line_of(error.__traceback__) or name + SUFFIX, str(error) or type(error).__name__
-        return ConfigError(f"template {where}: {reason}", hint="correct the file, or remove it to get the built-in text")
+            return f"template {error.filename or path or name + SUFFIX}, line {error.lineno}: {error.message or 'cannot be read'}"
+        where = _line_of(error.__traceback__) or str(path or (self._source(name) or ("", name + SUFFIX))[1])
+        return f"template {where}: {str(error) or type(error).__name__}"
+
+
+def overrides_in(folder: Path, origin: Origin, *, plugin: str | None = None) -> Iterator[Override]:
+    """The templates of a folder, by name; one that cannot be read has a problem. A folder that is not there has none."""
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX) and path.is_file())
+    except OSError:
+        return
+    for path in paths:
+        try:
+            yield Override(path, origin, read_bytes(path), plugin)
+        except ConfigError as error:
+            yield Override(path, origin, b"", plugin, problem=f"template: {error.message}")
 
 
 def built_in_folder() -> Path:
     """Where the templates lie that come with Escalera: in the package, or beside it in a checkout."""
     packaged = Path(__file__).with_name("templates")
     return packaged if packaged.is_dir() else Path(__file__).resolve().parent.parent / "templates"
+
+
+def built_in_names() -> Sequence[str]:
+    """The names of the templates that come with Escalera."""
+    return sorted(path.name.removesuffix(SUFFIX) for path in built_in_folder().glob(f"*{SUFFIX}"))
+
+
+def built_in_text(name: str) -> str:
+    """A template as it comes with Escalera. Raises `ConfigError` where it is missing."""
+    try:
+        return _built_in(name).read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"template {name}{SUFFIX} is missing from {built_in_folder()}", hint="install Escalera again") from error
+
+
+def _built_in(name: str) -> Path:
+    return built_in_folder() / f"{name}{SUFFIX}"
+
+
+def _decoded(override: Override) -> str:
+    return decode_text(override.content, override.path)
 
 
 def _line_of(traceback: TracebackType | None) -> str | None:

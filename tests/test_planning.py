@@ -22,7 +22,7 @@ from orchestrator.planning.texts import NEW
 from orchestrator.providers import Capabilities
 from orchestrator.routing import Choice
 from orchestrator.session import Brief, ExternalSession, Need, Outcome, Role, Session, State, Turn, TurnError, TurnList
-from orchestrator.templates import Templates
+from orchestrator.templates import Templates, overrides_in
 from orchestrator.testing.fake_provider import FakeProvider
 
 from .conftest import NONCE, OWN, START, TOOLS, Scene, crew_of, local, rules, strong, system, texts
@@ -447,7 +447,9 @@ def test_a_line_of_the_users_own_that_is_too_long_is_reckoned_with(tmp_path: Pat
     crew = crew_of(tmp_path, {"local": local()}, roles={"primary": "local"}, more="[limits]\nmessage_budget_chars = 4000\n")
     turns = TurnList([p(index, "x" * 100 * index) for index in range(1, 12)])
 
-    made = plan_turn(SESSION, turns, Wish("x"), crew=crew, expiry=Expiry(), templates=Templates([tmp_path]), percepts=(), workspace="/work/a", now=START)
+    made = plan_turn(
+        SESSION, turns, Wish("x"), crew=crew, expiry=Expiry(), templates=Templates(overrides_in(tmp_path, "user")), percepts=(), workspace="/work/a", now=START
+    )
 
     assert "!" * 400 in made.texts.orientation
     assert measure_request(made.request) == made.budget.total_chars <= 4000

@@ -10,17 +10,28 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
-from orchestrator.templates import Templates, built_in_folder
+from orchestrator.templates import Override, Templates, built_in_folder, overrides_in
 
 TRIALS = Path(__file__).parent / "trials"
 T102 = json.loads((TRIALS / "T102.json").read_text("utf-8"))
 T103 = json.loads((TRIALS / "T103.json").read_text("utf-8"))
 
 
-def override(folder: Path, name: str, text: str) -> Templates:
+class Told(list[str]):
+    """What was said about broken overrides."""
+
+    def __call__(self, text: str) -> None:
+        self.append(text)
+
+
+def write(folder: Path, name: str, text: str) -> None:
     folder.mkdir(exist_ok=True)
     (folder / f"{name}.jinja").write_text(text, "utf-8")
-    return Templates([folder])
+
+
+def override(folder: Path, name: str, text: str, told: Told | None = None) -> Templates:
+    write(folder, name, text)
+    return Templates(overrides_in(folder, "user"), tell=Told() if told is None else told)
 
 
 def test_a_built_in_template_renders_its_values() -> None:
@@ -34,32 +45,50 @@ def test_trailing_blanks_are_removed_and_blank_is_empty(tmp_path: Path) -> None:
     assert templates.render("brief", brief=" ") == ""
 
 
-def test_the_first_folder_goes_before_the_second_and_both_before_the_built_in_ones(tmp_path: Path) -> None:
-    override(tmp_path / "project", "brief", "project: {{ brief }}")
-    override(tmp_path / "user", "brief", "user: {{ brief }}")
-    override(tmp_path / "user", "not_shown", "user: {{ count }}")
-    templates = Templates([tmp_path / "project", tmp_path / "absent", tmp_path / "user"])
+def test_the_first_override_goes_before_the_second_and_both_before_the_built_in_ones(tmp_path: Path) -> None:
+    write(tmp_path / "user", "brief", "user: {{ brief }}")
+    write(tmp_path / "project", "brief", "project: {{ brief }}")
+    write(tmp_path / "project", "not_shown", "project: {{ count }}")
+    templates = Templates(
+        [*overrides_in(tmp_path / "user", "user"), *overrides_in(tmp_path / "absent", "user"), *overrides_in(tmp_path / "project", "project")]
+    )
 
-    assert templates.render("brief", brief="x") == "project: x"
-    assert templates.render("not_shown", count=2) == "user: 2"
+    assert templates.render("brief", brief="x") == "user: x"
+    assert templates.render("not_shown", count=2) == "project: 2"
     assert "Current goal" in templates.render("need", need="x", label="current")
+    assert [(found.name, found.origin) for found in templates.all() if found.origin != "built-in"] == [("brief", "user"), ("not_shown", "project")]
+    assert [ignored.origin for ignored in templates.get("brief").ignored] == ["project"]
+
+
+def test_an_override_can_include_the_others(tmp_path: Path) -> None:
+    write(tmp_path, "part", "part of {{ brief }}")
+
+    assert override(tmp_path, "brief", "{% include 'part.jinja' %}").render("brief", brief="x") == "part of x"
+
+
+def test_a_file_that_is_not_trusted_is_not_even_looked_at(tmp_path: Path) -> None:
+    told = Told()
+    foreign = Override(tmp_path / "brief.jinja", "project", b"{{ brief", accepted=False)
+
+    templates = Templates([foreign], tell=told)
+
+    assert templates.render("brief", brief="x").startswith("## Why")
+    assert (told, templates.get("brief").origin) == ([], "built-in")
+    assert "not trusted" in str(templates.get("brief").ignored[0].problem)
 
 
 def test_a_template_is_read_once(tmp_path: Path) -> None:
     templates = override(tmp_path, "brief", "old {{ brief }}")
+
+    write(tmp_path, "brief", "new {{ brief }}")
+
     assert templates.render("brief", brief="x") == "old x"
-
-    (tmp_path / "brief.jinja").write_text("new {{ brief }", "utf-8")
-
-    assert templates.render("brief", brief="x") == "old x", "what worked stays"
-    with pytest.raises(ConfigError):
-        Templates([tmp_path]).check()
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "brief.jinja").write_bytes(b"\xef\xbb\xbfx {{ brief }}")
 
-    assert Templates([tmp_path]).render("brief", brief="y") == "x y"
+    assert Templates(overrides_in(tmp_path, "user")).render("brief", brief="y") == "x y"
 
 
 @pytest.mark.parametrize(
@@ -69,50 +98,64 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
         ("a\n\n{{ brief", 3, "unexpected end of template"),
         ("a\n{{ brief.upper(1, 2) }}", 2, "takes no arguments"),
         ("a\n{{ 1 / 0 }}", 2, "division by zero"),
-        ("a\nb\n{{ unknown }}", 3, "'unknown' is undefined"),
         ("{{ ''.__class__.__mro__ }}", 1, "unsafe"),
-        ("{{ values.append(1) }}{% set values = [] %}", 1, "undefined"),
+        ("{{ brief.__init__.__globals__ }}", 1, "unsafe"),
         ("\n{% set l = [] %}{{ l.append(1) }}", 2, "is unsafe"),
         ("{% for i in range(99999999) %}{% endfor %}", 1, "Range too big"),
         ("{% include '../../etc/passwd' %}", 1, "passwd"),
+        ("{% extends 'brief.jinja' %}", 1, "recursion"),
     ],
 )
-def test_a_broken_template_is_an_error_with_file_and_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
-    templates = override(tmp_path, "brief", text)
+def test_a_broken_override_is_told_once_with_file_and_line_and_gives_way(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    told = Told()
+    templates = override(tmp_path, "brief", text, told)
 
-    with pytest.raises(ConfigError) as caught:
-        templates.render("brief", brief="x")
+    assert [templates.render("brief", brief="x") for _ in range(2)] == ["## Why you have this turn\nx"] * 2
 
-    assert f"{tmp_path / 'brief.jinja'}, line {line}: " in caught.value.message
-    assert reason in caught.value.message
-    assert caught.value.hint
-
-
-def test_a_template_that_is_not_utf8_is_an_error_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "brief.jinja").write_bytes(b"caf\xe9")
-
-    with pytest.raises(ConfigError, match=r"brief\.jinja is not UTF-8"):
-        Templates([tmp_path]).render("brief", brief="x")
+    assert len(told) == 1
+    assert f"{tmp_path / 'brief.jinja'}, line {line}: " in told[0]
+    assert reason in told[0]
+    assert templates.get("brief").origin == "built-in"
+    assert reason in str(templates.get("brief").ignored[0].problem)
 
 
-def test_check_names_every_broken_override_in_one_error(tmp_path: Path) -> None:
-    override(tmp_path, "brief", "{{ brief")
-    override(tmp_path, "need", "{{ need }} {{ label }}\n{{ nede }}")
-    templates = override(tmp_path, "not_shown", "{{ count }}")
-    (tmp_path / "percepts.jinja").write_bytes(b"\xff")
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"caf\xe9", "is not UTF-8"),
+        (b"\xff\xfex", "UTF-16"),
+        (b"x" * 1_000_001, "is larger than"),
+        (b"{{ " + b"(" * 5000 + b" }}", "brief.jinja"),
+        (b"{{ brief }}{{ nede }}", "'nede' is not given; known are brief"),
+    ],
+)
+def test_what_can_be_seen_without_rendering_is_told_at_load(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "brief.jinja").write_bytes(content)
+    told = Told()
 
-    with pytest.raises(ConfigError) as caught:
-        templates.check()
+    templates = Templates(overrides_in(tmp_path, "user"), tell=told)
 
-    brief, need, percepts = caught.value.message.splitlines()
-    assert f"{tmp_path / 'brief.jinja'}, line 1" in brief
-    assert "'nede' is not given; known are label, need" in need
-    assert "percepts.jinja" in percepts
+    assert len(told) == 1
+    assert reason in told[0]
+    assert str(tmp_path / "brief.jinja") in told[0]
+    assert templates.render("brief", brief="x").endswith("\nx")
 
 
-def test_check_passes_without_overrides_and_for_good_ones(tmp_path: Path) -> None:
-    Templates().check()
-    override(tmp_path, "brief", "Why: {{ brief }}").check()
+def test_the_next_override_counts_where_the_first_is_broken(tmp_path: Path) -> None:
+    write(tmp_path / "user", "brief", "{{ brief.upper(1, 2) }}")
+    write(tmp_path / "project", "brief", "project: {{ brief }}")
+    templates = Templates([*overrides_in(tmp_path / "user", "user"), *overrides_in(tmp_path / "project", "project")])
+
+    assert templates.render("brief", brief="x") == "project: x"
+
+
+def test_overrides_of_nothing_are_listed(tmp_path: Path) -> None:
+    assert [unknown.name for unknown in override(tmp_path, "breif", "x").unknown()] == ["breif"]
+
+
+def test_an_unknown_template_is_an_error_that_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean `brief`"):
+        Templates().get("breif")
 
 
 def test_every_built_in_template_compiles_for_itself(tmp_path: Path) -> None:
@@ -121,7 +164,12 @@ def test_every_built_in_template_compiles_for_itself(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).write_text((built_in_folder() / name).read_text("utf-8"), "utf-8")
 
-    Templates([tmp_path]).check()
+    told = Told()
+
+    templates = Templates(overrides_in(tmp_path, "user"), tell=told)
+
+    assert told == []
+    assert {found.origin for found in templates.all()} == {"user"}
 
 
 def test_importing_does_not_import_jinja() -> None:
@@ -143,9 +191,15 @@ def test_t103_braces_in_a_prompt_file_work_or_give_one_error_with_file_and_line(
     values = {"agent": T103["values"]["agent"], "role": "primary", "others": ""}
     assert "Bob {0}: primary, . {single} braces {stay" in kept.render("identity", **values)
 
-    with pytest.raises(ConfigError) as caught:
-        override(tmp_path, "identity", prompt).check()
+    told = Told()
+    write(tmp_path, "identity", prompt)
+    reloaded = Templates(overrides_in(tmp_path, "user"), tell=told, before=kept)
 
-    assert f"{tmp_path / 'identity.jinja'}" in caught.value.message
-    assert "'x' is not given" in caught.value.message
-    assert "Bob {0}" in kept.render("identity", **values), "the last good one stays"
+    assert [reloaded.render("identity", **values) for _ in range(2)] == [kept.render("identity", **values)] * 2, "the last good one stays"
+    assert len(told) == 1
+    assert f"{tmp_path / 'identity.jinja'}" in told[0]
+    assert "'x' is not given" in told[0]
+    assert "its last good version stays" in told[0]
+
+    write(tmp_path, "identity", "mended {{ agent }}")
+    assert Templates(overrides_in(tmp_path, "user"), tell=told, before=reloaded).render("identity", **values) == "mended Bob {0}"

@@ -27,6 +27,7 @@ COMMANDS = {
     "usage": "tokens, cache shares and cost",
     "agents": "configured agents: list, check, use, add",
     "plugins": "what is installed, and what failed to load",
+    "templates": "the texts that agents are told: list, show, diff",
     "settings": "every setting, its value and where that comes from: list, get, set, unset",
     "trust": "accept a project file as it is now",
     "paths": "the folders that are used",

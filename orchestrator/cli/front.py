@@ -18,9 +18,11 @@ from orchestrator.settings.paths import Paths, paths_of
 if TYPE_CHECKING:
     from orchestrator.crew import Crew
     from orchestrator.escalation import Workplace
-    from orchestrator.planning.case import Expiry
+    from orchestrator.hooks import Hooks
+    from orchestrator.planning.case import Additions, Expiry
     from orchestrator.plugins import PluginManager
     from orchestrator.settings.live import LiveSettings
+    from orchestrator.settings.project import Project
     from orchestrator.settings.resolution import Settings, Sources
     from orchestrator.store import Store
     from orchestrator.templates import Templates
@@ -39,6 +41,7 @@ class Front:
         self._told = 0
         self._said: set[str] = set()
         self._plugins: PluginManager | None = None
+        self._templates: Templates | None = None
         self.clock: Clock = SystemClock()
 
     @cached_property
@@ -84,29 +87,69 @@ class Front:
 
     @property
     def plugins(self) -> PluginManager:
-        """The installed plugins, loaded as the settings say."""
+        """The installed plugins, loaded as the settings say; what is wrong with one is told once."""
         if self._plugins is None:
-            self._plugins = self._loaded_plugins(self.settings)
+            self._plugins = self.found_plugins(strict=self.settings.value("plugins.strict"))
+            self.tell_once(*(str(report) for report in self._plugins.reports() if report.problem and not report.blocked))
         return self._plugins
 
+    def found_plugins(self, *, strict: bool = False) -> PluginManager:
+        """The installed plugins, for who tells what is wrong with them himself."""
+        return self._loaded_plugins(self.settings, strict=strict)
+
     @staticmethod
-    def _loaded_plugins(settings: Settings) -> PluginManager:
+    def _loaded_plugins(settings: Settings, *, strict: bool) -> PluginManager:
         from orchestrator.plugins import PluginManager, installed_entry_points
 
-        return PluginManager.load(installed_entry_points(), blocked=settings.value("plugins.blocked"), strict=settings.value("plugins.strict"))
+        return PluginManager.load(installed_entry_points(), blocked=settings.value("plugins.blocked"), strict=strict)
 
     def plugins_at_hand(self) -> PluginManager | None:
         """The installed plugins, for checking a change of the configuration: none where that cannot be used as it is."""
         from orchestrator.settings.resolution import read_files, resolved
 
         settings, problems = resolved(self.sources, read_files(self.sources))
-        return None if problems else self._loaded_plugins(settings)
+        return None if problems else self._loaded_plugins(settings, strict=settings.value("plugins.strict"))
 
     @cached_property
-    def templates(self) -> Templates:
-        from orchestrator.templates import Templates
+    def hooks(self) -> Hooks:
+        """The plugins' hooks, for calling."""
+        from orchestrator.hooks import Hooks
 
-        return Templates()
+        return Hooks(self.plugins.implementations, strict=self.settings.value("plugins.strict"))
+
+    def project(self, workspace: str) -> Project:
+        """What the workspace brings beside its configuration, as it is now."""
+        from orchestrator.settings.paths import home_of
+        from orchestrator.settings.project import project_of
+        from orchestrator.settings.trust import TrustStore
+
+        return project_of(Path(workspace), home=home_of(self.environ), trusted=TrustStore(self.paths.trust_file))
+
+    def additions(self, project: Project) -> Additions:
+        """What turns are planned with beside the session: plugins, rules, and the project's instructions where they are trusted."""
+        from orchestrator.planning.case import Additions
+        from orchestrator.routing import rules_of
+
+        factors = self.settings.explain("routing.factors")
+        rules = rules_of(self.settings.value("routing.threshold"), factors.value or (), source=factors.source)
+        if project.notice is not None:
+            self.tell_once(project.notice)
+        instructions = project.instructions
+        return Additions(self.hooks, rules, instructions.text if instructions is not None and instructions.accepted else "")
+
+    def templates(self, project: Project) -> Templates:
+        """The texts: the user's own, the project's where they are trusted, the plugins', the built-in ones."""
+        from orchestrator.templates import Override, Templates, overrides_in
+
+        folders = self.hooks.template_folders()
+        self.tell_once(*folders.notices)
+        overrides = [
+            *overrides_in(self.paths.config / "templates", "user"),
+            *(Override(part.path, "project", part.content, accepted=part.accepted) for part in project.templates),
+            *(override for plugin, folder in folders.values for override in overrides_in(folder, "plugin", plugin=plugin.name)),
+        ]
+        self._templates = Templates(overrides, tell=self.tell_once, before=self._templates)
+        return self._templates
 
     @property
     def expiry(self) -> Expiry:
@@ -166,10 +209,11 @@ class Front:
         """Where turns are taken: one of them, or with `long_lived` as many as come until `close`."""
         from orchestrator.escalation import Workplace
 
+        project = self.project(workspace)
         return Workplace(
             store=store,
             crew=self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived),
-            templates=self.templates,
+            templates=self.templates(project),
             clock=self.clock,
             workspace=workspace,
             owner=self.new_id(),
@@ -177,6 +221,7 @@ class Front:
             session_wait=self.settings.value("session_wait"),
             new_id=self.new_id,
             jitter=random.Random(),  # noqa: S311  # spreads retries, guards nothing
+            additions=self.additions(project),
         )
 
     @staticmethod

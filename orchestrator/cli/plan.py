@@ -18,7 +18,7 @@ from orchestrator.clock import parse_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.percepts import Percept
 from orchestrator.planning.case import Wish
-from orchestrator.planning.plan import Plan, plan_turn
+from orchestrator.planning.plan import Plan, counted, plan_turn
 from orchestrator.planning.texts import NEW
 from orchestrator.session import Session, TurnList, TurnLog
 
@@ -44,17 +44,20 @@ def command(front: Front, /, prompt: tuple[str, ...], session: str | None, sessi
     wish = Wish(prompt_text(front, prompt, choice["files"], default=EXAMPLE), choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
     with ExitStack() as reading:
         header, log, percepts = _from_file(front, session_file) if session_file is not None else _from_store(front, session, reading)
+        project = front.project(header.workspace)
         plan = plan_turn(
             header,
             log,
             wish,
             crew=front.crew(header.workspace, with_secrets=False),
             expiry=front.expiry,
-            templates=front.templates,
+            templates=front.templates(project),
             percepts=percepts,
             workspace=header.workspace,
             now=moment,
+            additions=front.additions(project),
         )
+    plan = counted(plan, front.hooks)
     if as_json:
         front.output.print_json(plan_document(plan, expiry=front.expiry, now=moment))
     else:
@@ -120,6 +123,8 @@ def show_plan(output: Output, plan: Plan) -> None:
 
 
 def _measured(plan: Plan) -> str:
+    if plan.budget.counted_by is not None:
+        return f" (counted by {plan.budget.counted_by})"
     ratio = plan.budget.ratio
     return f" (measured: {ratio.chars_per_token:.1f} characters each)" if ratio.measured else ""
 

@@ -1,16 +1,19 @@
-"""`escalera plugins`: what is installed, and what failed to load."""
+"""`escalera plugins`: what is installed, what it brings, and what is wrong with it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.cli.front import Front
+from orchestrator.session import Role
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import PluginObject
-    from orchestrator.plugins import PluginReport
+    from orchestrator.hooks import Trouble
+    from orchestrator.plugins import PluginManager, PluginReport
 
 
 @click.group("plugins")
@@ -22,19 +25,48 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @click.pass_obj
 def list_(front: Front, as_json: bool) -> None:
-    """Each plugin with its distribution, version and provider kinds, or with the reason why it did not load."""
-    reports = front.plugins.reports()
+    """Each plugin with its distribution, version, provider kinds and hooks, or with the reason why it did not load.
+
+    Hooks that give tools and template folders are tried: what they give wrongly stands with the plugin.
+    """
+    manager = front.found_plugins()
+    troubles = _tried(front, manager)
     if as_json:
-        front.output.print_json({"format": "escalera.plugins/1", "plugins": [_plugin_object(report) for report in reports]})
+        plugins = [_plugin_object(report, troubles.get(report, ())) for report in manager.reports()]
+        front.output.print_json({"format": "escalera.plugins/1", "plugins": plugins})
         return
-    for report in reports:
-        found = f"kinds: {', '.join(report.kinds)}" if report.problem is None else f"not loaded: {report.problem}"
-        front.output.say(f"{report.name}  {report.distribution} {report.version}  {found}")
-    if not reports:
+    for report in manager.reports():
+        front.output.say(f"{report.name}  {report.distribution} {report.version}  {_brings(report)}".rstrip())
+        for problem in (*([report.problem] if report.problem and report.loaded else []), *troubles.get(report, ())):
+            front.output.say(f"  problem: {problem}")
+    if not manager.reports():
         front.output.say("no plugin is installed")
 
 
-def _plugin_object(report: PluginReport) -> PluginObject:
+def _tried(front: Front, manager: PluginManager) -> Mapping[PluginReport, Sequence[str]]:
+    """What is wrong with what the plugins give to the configured roles, by plugin."""
+    from orchestrator.hooks import Hooks
+
+    hooks = Hooks(manager.implementations)
+    found: list[Trouble] = [*hooks.template_folders().troubles]
+    for role in Role:
+        agent = front.settings.explain(role).value
+        if agent is not None:
+            found += hooks.tools(agent=agent, role=role, workspace=front.workspace).troubles
+    troubles: dict[PluginReport, list[str]] = {}
+    for trouble in dict.fromkeys(found):
+        troubles.setdefault(trouble.plugin, []).append(trouble.text)
+    return troubles
+
+
+def _brings(report: PluginReport) -> str:
+    if not report.loaded:
+        return f"not loaded: {report.problem}"
+    hooks = [name for name in report.hooks if name != "escalera_provider_kinds"]
+    return "  ".join(f"{what}: {', '.join(names)}" for what, names in (("kinds", report.kinds), ("hooks", hooks)) if names)
+
+
+def _plugin_object(report: PluginReport, troubles: Sequence[str]) -> PluginObject:
     return {
         "name": report.name,
         "distribution": report.distribution,
@@ -43,4 +75,6 @@ def _plugin_object(report: PluginReport) -> PluginObject:
         "kinds": list(report.kinds),
         "problem": report.problem,
         "blocked": report.blocked,
+        "hooks": list(report.hooks),
+        "hook_problems": list(troubles),
     }

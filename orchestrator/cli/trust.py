@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from orchestrator.cli.front import Front
 from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.settings.files import find_project_file, read_config
 from orchestrator.settings.paths import home_of
+from orchestrator.settings.project import Project
 from orchestrator.settings.resolution import Files, read_files, resolved
 from orchestrator.settings.toml_text import spelled
 from orchestrator.settings.trust import TrustStore, would_enable
@@ -31,30 +33,62 @@ _STANDINGS = {"accepted": "", "changed": "  (has changed since: it is asked abou
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @click.pass_obj
 def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bool) -> None:
-    """Show what this directory's escalera.toml (or PATH) would enable, then accept it; a changed file asks again."""
+    """Show what this directory's escalera.toml (or PATH) would enable, then accept it; a changed file asks again.
+
+    The AGENTS.md of the project and its own templates in .escalera/templates are shown and accepted with it.
+    """
     accepted = TrustStore(front.paths.trust_file)
     if listing:
         _list(front, accepted, as_json)
         return
-    file = path.absolute() if path is not None else find_project_file(front.cwd, home=home_of(front.environ))
-    if file is None:
-        raise NotFound(f"there is no escalera.toml in {front.cwd} or above it")
+    offer = _offer(front, path)
     if revoke:
-        known = accepted.revoke(file)
-        _done(front, f"no longer accepted: {file}" if known else f"was not accepted: {file}", _document(file, False, []), as_json)
+        taken = [accepted.revoke(file) for file in offer.files]
+        text = f"no longer accepted: {offer.subject}" if any(taken) else f"was not accepted: {offer.subject}"
+        _done(front, text, _document(offer.subject, False, []), as_json)
         return
-    config = read_config(file)
-    enabled = would_enable(config, agents=_own_agents(front))
+    config = None if offer.file is None else read_config(offer.file)
+    enabled = [] if config is None else would_enable(config, agents=_own_agents(front))
+    parts = offer.project.parts
     tell = front.output.notice if as_json else front.output.say
-    tell(f"{file} would enable:" if enabled else f"{file} holds nothing that needs to be accepted")
+    tell(f"{offer.subject} would enable:" if enabled or parts else f"{offer.subject} holds nothing that needs to be accepted")
     for key, value in enabled:
         tell(f"  {key} = {spelled(value)}")
+    for part in parts:
+        what = "that agents are told" if part is offer.project.instructions else "in the place of a text of ours"
+        tell(f"  {offer.project.name(part)}: {len(part.text):,} characters {what}")
     if not yes:
         if not front.output.interactive:
             raise UsageError("accepting a file needs a terminal to ask at", hint="read the file, then use --yes")
         click.confirm("accept it as it is now?", abort=True, err=as_json)
-    accepted.trust(file, config.content)
-    _done(front, "accepted", _document(file, True, enabled), as_json)
+    for known in (*([] if config is None else [config]), *parts):
+        accepted.trust(known.path, known.content)
+    _done(front, "accepted", _document(offer.subject, True, [*enabled, *((offer.project.name(part), part.text) for part in parts)]), as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What there is to accept: a project file, where there is one, and what lies beside it."""
+
+    file: Path | None
+    project: Project
+
+    @property
+    def subject(self) -> Path:
+        """What it is called: the project file, or its folder."""
+        return self.file or self.project.root
+
+    @property
+    def files(self) -> list[Path]:
+        return [*([] if self.file is None else [self.file]), *(part.path for part in self.project.parts)]
+
+
+def _offer(front: Front, path: Path | None) -> _Offer:
+    file = path.absolute() if path is not None else find_project_file(front.cwd, home=home_of(front.environ))
+    project = front.project(front.workspace if path is None or file is None else str(file.parent))
+    if file is None and not project.parts:
+        raise NotFound(f"there is no escalera.toml in {front.cwd} or above it, and neither AGENTS.md nor .escalera/templates")
+    return _Offer(file, project)
 
 
 def _own_agents(front: Front) -> Collection[str]:

@@ -327,6 +327,8 @@ class BudgetObject(TypedDict):
     """What a window of tokens is turned into characters with."""
     chars_per_token_measured: bool
     """Whether the provider's own counts of the newest turns gave it, and corrected the estimate."""
+    tokens_counted_by: str | None
+    """The plugin that counted the tokens; null where they are an estimate."""
 
 
 Delivery = Annotated[Json, Schema(anyOf=[{"required": ["argv", "stdin"]}, {"required": ["body"]}])]
@@ -600,6 +602,10 @@ class PluginObject(TypedDict):
     kinds: list[Stated]
     problem: str | None
     blocked: bool
+    hooks: list[Stated]
+    """The hooks that it implements."""
+    hook_problems: list[Stated]
+    """What it gives wrongly where those hooks were tried."""
 
 
 class PluginsDocument(TypedDict):
@@ -655,6 +661,37 @@ class PathsDocument(TypedDict):
     cache: Stated
 
 
+class IgnoredTemplate(TypedDict):
+    """A file that stands in for no template, and why."""
+
+    origin: Literal["user", "project", "plugin"]
+    path: Stated
+    plugin: str | None
+    problem: str | None
+    """Null where it only stands behind another one."""
+
+
+class TemplateObject(TypedDict):
+    """A template as it is in use."""
+
+    name: Stated
+    origin: Literal["user", "project", "plugin", "built-in"]
+    path: Stated
+    plugin: str | None
+    values: list[Stated]
+    """The names that it is given."""
+    ignored: list[IgnoredTemplate]
+
+
+class TemplatesDocument(TypedDict):
+    """`templates list --json`."""
+
+    format: Literal["escalera.templates/1"]
+    templates: list[TemplateObject]
+    unknown: list[IgnoredTemplate]
+    """Files with the name of no template."""
+
+
 class EnabledObject(TypedDict):
     """A key that is ignored until its file is accepted; secrets in the value are masked."""
 
@@ -663,7 +700,10 @@ class EnabledObject(TypedDict):
 
 
 class ProjectFileDocument(TypedDict):
-    """`trust --json`: a project file, whether it is accepted now, and what that enables."""
+    """`trust --json`: a project file or the folder of a project without one, whether it is accepted now, and what that enables.
+
+    Among what is enabled are the project's AGENTS.md and templates, with their texts.
+    """
 
     format: Literal["escalera.project-file/1"]
     file: Stated
@@ -705,6 +745,7 @@ Document = (
     | PluginsDocument
     | SettingsDocument
     | SettingDocument
+    | TemplatesDocument
     | PathsDocument
     | ProjectFileDocument
     | TrustedDocument

@@ -56,6 +56,7 @@ def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> PlanDocument:
             "tokens_estimate": plan.budget.tokens_estimate,
             "chars_per_token": round(plan.budget.ratio.chars_per_token, 2),
             "chars_per_token_measured": plan.budget.ratio.measured,
+            "tokens_counted_by": plan.budget.counted_by,
         },
         "notices": list(plan.notices),
         "delivery": dict(plan.agent.provider.preview(plan.request)),

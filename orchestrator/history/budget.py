@@ -31,6 +31,8 @@ class Budget:
     tokens_estimate: int
     ratio: Ratio = ASSUMED
     """What the limit and the estimate were reckoned with."""
+    counted_by: str | None = None
+    """The plugin that counted the tokens; `None` where they are our estimate."""
 
     @property
     def total_chars(self) -> int:
@@ -131,6 +133,14 @@ def estimate_request_tokens(request: Request) -> int:
     return sum(map(estimate_tokens, texts)) + estimate_message_tokens(request.messages)
 
 
+def request_text(request: Request) -> str:
+    """Everything that one call sends, as one text, for who counts its tokens himself."""
+    own = [] if request.conversation is None else [request.conversation.system_text, request.conversation.context_block]
+    tools = [f"{tool.name}\n{tool.description}\n{compact_json(tool.parameters)}" for tool in request.tools]
+    messages = [_sent_text(part) for message in request.messages for part in message.parts]
+    return "\n\n".join(text for text in (*(block.text for block in request.system), *own, *tools, *messages) if text)
+
+
 def estimate_tokens(text: str) -> int:
     """Tokens of a text: three ASCII characters make one, and every other code point one per UTF-8 byte.
 
@@ -164,5 +174,6 @@ __all__ = [
     "measure_request",
     "measure_text",
     "measure_tools",
+    "request_text",
     "require_room",
 ]

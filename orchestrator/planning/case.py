@@ -168,7 +168,7 @@ def case_of(
         tools=tuple(tool for _, tool in tools.values),
         contributed=contributed,
         project_instructions="" if agent.provider.capabilities.keeps_conversation else additions.project_instructions,
-        problems=(*sensors.signals.problems, *tools.problems, *contributed.problems),
+        problems=(*sensors.signals.notices, *tools.notices, *contributed.notices),
     )
 
 

@@ -11,12 +11,13 @@ from orchestrator.context.digest import digest_limits
 from orchestrator.crew import Agent, Crew
 from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.errors import BudgetExceeded
-from orchestrator.history.budget import Budget, PartName, corrected_tokens, estimate_request_tokens, limit_chars, measure_tools, require_room
+from orchestrator.history.budget import Budget, PartName, corrected_tokens, estimate_request_tokens, limit_chars, measure_tools, request_text, require_room
 from orchestrator.history.fit import Fitted, fit
 from orchestrator.history.normalise import normalise
 from orchestrator.history.ratio import text_since
 from orchestrator.history.render import Viewer
 from orchestrator.history.scope import Scope, scope_of
+from orchestrator.hooks import Hooks
 from orchestrator.memory.inject import Chosen
 from orchestrator.messages import Message, Text
 from orchestrator.modes import Decision, Mode
@@ -237,6 +238,15 @@ def _notices(case: Case) -> tuple[str, ...]:
     if case.stand.waiting_lapsed:
         notices.append("nobody replied to the open question in time; it lapsed")
     return (*notices, *case.problems)
+
+
+def counted(plan: Plan, hooks: Hooks) -> Plan:
+    """The plan with a plugin's count of its tokens, where one has it, in the place of our estimate."""
+    given = hooks.count_tokens(kind=plan.agent.kind, model=plan.agent.provider.model, text=lambda: request_text(plan.request))
+    budget = plan.budget
+    for plugin, tokens in given.values:
+        budget = replace(budget, tokens_estimate=tokens, counted_by=plugin.label)
+    return replace(plan, budget=budget, notices=(*plan.notices, *given.notices))
 
 
 def started(plan: Plan, new_id: str) -> Plan:

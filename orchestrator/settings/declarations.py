@@ -138,6 +138,21 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("tasks.ttl", "duration", "10m", "How long a background task's result is kept after it was last read. Has no effect yet.", minimum=_SHORTEST),
     Setting("tasks.max_age", "duration", "24h", "How long a background task's result is kept at most. Has no effect yet.", minimum=_SHORTEST),
     Setting("artifacts.ttl", "duration", "24h", "How long an artifact is kept. Has no effect yet.", minimum=_SHORTEST),
+    Setting(
+        "routing.threshold",
+        "number",
+        1,
+        "What the signals of plugins about a prompt must weigh together for the escalation agent to get the turn.",
+        minimum=0.001,
+        needs_trust=True,
+    ),
+    Setting(
+        "routing.factors",
+        "list",
+        (),
+        "What a signal's weight is multiplied by, as NAME=FACTOR; 0 = it does not count, none given = 1.",
+        needs_trust=True,
+    ),
     Setting("plugins.strict", "bool", False, "A plugin that does not load ends the program instead of being reported.", hot=False, needs_trust=True),
     Setting("plugins.blocked", "list", (), "Plugins that are not loaded, by name or by distribution.", hot=False, needs_trust=True),
 )
