@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import ConfigError, EscaleraError, PluginError
-from orchestrator.plugins import missing_kind
+from orchestrator.plugins import PluginReport, missing_kind
 from orchestrator.providers import AgentContext, Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import LIMITS
@@ -29,6 +29,7 @@ def build_provider(
     environ: Mapping[str, str],
     workspace: Path,
     others: Iterable[AgentConfig] = (),
+    reports: Iterable[PluginReport] = (),
     with_secrets: bool = True,
     long_lived: bool = False,
 ) -> Provider:
@@ -36,11 +37,12 @@ def build_provider(
 
     Without them, `***` stands in each one's place: a plan shows no more, and needs no key and no program that gives one.
     `others` are the other agents, whose secrets this one's children must not see; `long_lived` says that many turns are to come.
-    Raises `PluginError` for a kind that is not there or does not work, and `ConfigError` for an option or a secret that cannot be used.
+    `reports` say what became of the plugins. Raises `PluginError` for a kind that is not there or does not work, and `ConfigError` for an option or
+    a secret that cannot be used.
     """
     kind = kinds.get(config.provider)
     if kind is None:
-        raise missing_kind(config.provider, kinds)
+        raise missing_kind(config.provider, kinds, reports)
     if with_secrets:
         options = {key: resolve(value, environ=environ, path=f"agents.{config.name}.{key}") for key, value in config.options.items()}
     else:

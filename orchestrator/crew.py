@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.agents import agent_prompt, build_provider
+from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.resolution import Settings
@@ -52,9 +53,11 @@ class Crew:
         turn_timeout: float | None = None,
         with_secrets: bool = True,
         long_lived: bool = False,
+        reports: Sequence[PluginReport] = (),
     ) -> None:
         self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
         self._turn_timeout, self._with_secrets, self._long_lived = turn_timeout, with_secrets, long_lived
+        self._reports = reports
         self._built: dict[str, Agent] = {}
 
     @property
@@ -82,6 +85,7 @@ class Crew:
                 environ=self._environ,
                 workspace=Path(self._workspace),
                 others=others,
+                reports=self._reports,
                 with_secrets=self._with_secrets,
                 long_lived=self._long_lived,
             )

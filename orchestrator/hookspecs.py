@@ -200,7 +200,8 @@ def escalera_count_tokens(kind: str, model: str | None, text: str) -> int | None
 def escalera_turn_started(turn: Turn, session: Session) -> None:
     """A turn was opened: it stands in the store, and its agent is called next.
 
-    Called for every turn, the escalation turn after a hand-over included. `turn` and `session` are copies. What it returns is
+    Called for every turn, the escalation turn after a hand-over included. `turn` and `session`, the header that the turn was
+    opened with, are copies. What it returns is
     ignored, and what it raises is a notice: an observer changes and ends no turn. It cannot be interrupted; what takes long
     belongs into a thread of its own.
 

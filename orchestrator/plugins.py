@@ -209,13 +209,16 @@ def installed_entry_points() -> Sequence[EntryPoint]:
 
 def missing_kind(name: str, kinds: Collection[str], reports: Iterable[PluginReport] = ()) -> PluginError:
     """The error for a provider kind that nothing registered."""
+    broken = [report for report in reports if report.problem]
     distribution = DISTRIBUTIONS.get(name)
     if distribution is None:
         known = {*kinds, *DISTRIBUTIONS}
-        return PluginError(f"there is no provider kind {name!r}{did_you_mean(nearest(name, known))}", hint=f"known kinds: {', '.join(sorted(known))}")
-    failed = next((report for report in reports if _normal(report.distribution) == distribution and report.problem), None)
+        unloaded = ", ".join(report.label for report in broken if not report.loaded)
+        text = f"there is no provider kind {name!r}{did_you_mean(nearest(name, known))}" + (f"; not loaded: {unloaded}" if unloaded else "")
+        return PluginError(text, hint=f"known kinds: {', '.join(sorted(known))}; `escalera plugins list` says why a plugin is not loaded")
+    failed = next((report for report in broken if _normal(report.distribution) == distribution), None)
     if failed is not None:
-        return PluginError(f"the provider kind {name!r} is not there: {failed}")
+        return PluginError(f"the provider kind {name!r} is not there: {failed}", hint="`escalera plugins list` shows all plugins")
     return PluginError(f"the provider kind {name!r} is not installed: {distribution} brings it", hint=f"pip install {distribution}")
 
 

@@ -20,6 +20,15 @@ from orchestrator.settings.declarations import reference_table
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Written by scripts/docs.py: change the code, then run it. -->\n"
+HOOKS = """\
+What a plugin can implement, in the order of a program's life. A hook is a function with the hook's name, marked with `@hookimpl`, in the module (or on the
+object) that the entry point names. It takes those of the arguments that it needs, by name; hooks grow by new arguments only.
+
+Each implementation is called on its own, in the order of the distributions' names, whatever `tryfirst` and `trylast` say; wrappers are refused. What one
+raises, or returns wrongly, is a notice that names the plugin, its distribution and the place, not what the error said, which might hold a secret: the turn
+goes on, and so do the other plugins. With `plugins.strict` it keeps the turn from being sent. `escalera plugins list` says which hooks a plugin
+implements.
+"""
 
 ABOUT_SETTINGS = """\
 Each can be set in the user's file (`config.toml` in the folder that `escalera paths` names), in the project's `escalera.toml`, by its variable, by its
@@ -57,7 +66,7 @@ def main() -> int:
 def _references() -> Iterator[tuple[Path, str]]:
     yield DOCS / "settings.md", f"# Settings\n\n{NOTE}\n{ABOUT_SETTINGS}\n{reference_table().rstrip()}\n"
     yield DOCS / "commands.md", f"# Commands\n\n{NOTE}\n" + "\n".join(_commands(root, "escalera", None))
-    yield DOCS / "hooks.md", f"# Hooks\n\n{NOTE}\n" + "\n".join(_hooks())
+    yield DOCS / "hooks.md", f"# Hooks\n\n{NOTE}\n{HOOKS}\n" + "\n".join(_hooks())
     kinds = PluginManager.load(installed_entry_points()).kinds()
     for name, schema in {**schemas(), "config": config_schema(kinds[kind] for kind in DISTRIBUTIONS)}.items():
         yield DOCS / "schemas" / f"{name}.json", json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
@@ -74,9 +83,10 @@ def _commands(command: click.Command, path: str, parent: click.Context | None) -
 
 
 def _hooks() -> Iterator[str]:
-    for name, function in inspect.getmembers(hookspecs, inspect.isfunction):
-        if hasattr(function, f"{hookspecs.PROJECT}_spec"):
-            yield f"## `{name}{inspect.signature(function)}`\n\n{inspect.getdoc(function)}\n"
+    found = [function for _, function in inspect.getmembers(hookspecs, inspect.isfunction) if hasattr(function, f"{hookspecs.PROJECT}_spec")]
+    for function in sorted(found, key=lambda one: one.__code__.co_firstlineno):
+        signature = str(inspect.signature(function)).replace("'", "")
+        yield f"## `{function.__name__}{signature}`\n\n{inspect.getdoc(function)}\n"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,8 +19,8 @@ from orchestrator.escalation import Workplace, planned, take_turn
 from orchestrator.lease import held
 from orchestrator.messages import Part, ToolCall, ToolResult
 from orchestrator.percepts import Percept
-from orchestrator.planning.case import Expiry, Wish
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.case import Additions, Expiry, Wish
+from orchestrator.planning.plan import NO_ADDITIONS, Plan
 from orchestrator.providers import Answer, Ask, Cancel, Capabilities, Question, Request
 from orchestrator.recording import Report
 from orchestrator.routing import Choice
@@ -31,6 +32,8 @@ from orchestrator.tags import TagKind
 from orchestrator.tags import tag as tag_of
 from orchestrator.templates import Templates
 from orchestrator.testing.fake_provider import FakeProvider, Script, fake_kind
+
+from .sites import Site
 
 NONCE = "nonce234"
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -81,6 +84,7 @@ class Scene:
     """More of the configuration file: limits, tables of agents' own."""
     expiry: Expiry = field(default_factory=Expiry)
     session_wait: float = 30.0
+    additions: Additions = NO_ADDITIONS
     shown: list[Shown] = field(default_factory=list)
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _stores: list[SqliteStore] = field(default_factory=list)
@@ -171,6 +175,7 @@ class Scene:
             session_wait=self.session_wait,
             new_id=lambda: f"id-{next(self._ids)}",
             jitter=random.Random(1),
+            additions=self.additions,
         )
 
 
@@ -229,3 +234,15 @@ def rules(reasons: Sequence[Reason]) -> list[str]:
 
 def _text(part: Part) -> str:
     return f"{part.name}()" if isinstance(part, ToolCall) else part.content if isinstance(part, ToolResult) else part.text
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    before = set(sys.modules)
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    yield Site(folder)
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and str(folder) in str(sys.modules[name].__file__):
+            del sys.modules[name]

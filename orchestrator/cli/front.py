@@ -180,6 +180,7 @@ class Front:
             turn_timeout=turn_timeout,
             with_secrets=with_secrets,
             long_lived=long_lived,
+            reports=self.plugins.reports(),
         )
         self._crews.append(crew)
         return crew

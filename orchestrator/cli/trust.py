@@ -61,8 +61,10 @@ def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: b
         if not front.output.interactive:
             raise UsageError("accepting a file needs a terminal to ask at", hint="read the file, then use --yes")
         click.confirm("accept it as it is now?", abort=True, err=as_json)
-    for known in (*([] if config is None else [config]), *parts):
-        accepted.trust(known.path, known.content)
+    if config is not None:
+        accepted.trust(config.path, config.content)
+    for part in parts:
+        accepted.trust(part.path, part.content)
     _done(front, "accepted", _document(offer.subject, True, [*enabled, *((offer.project.name(part), part.text) for part in parts)]), as_json)
 
 

@@ -151,6 +151,7 @@ def _others(run: Run, folder: Path) -> None:
     run("agents check", code=1)
     for command in ("plugins list", "settings list", "paths"):
         run(command)
+    _overrides(run)
     run("doctor", "--server", "http://127.0.0.1:9/v1", code=1)
     for key in ("agent", "model", "session", "day"):
         run("usage", "--by", key)
@@ -166,6 +167,15 @@ def _others(run: Run, folder: Path) -> None:
     assert "sk-1" not in json.dumps(accepted)
     run("trust", "--list")
     run("trust", "--revoke")
+
+
+def _overrides(run: Run) -> None:
+    """Templates of the user's own, and one of a project that is not trusted."""
+    own, theirs = run.shell.home / "config" / "templates", run.shell.cwd / ".escalera" / "templates"
+    for folder, name, text in ((own, "brief", "{{ brief }}"), (own, "need", "{{ need"), (own, "breif", ""), (theirs, "brief", "x"), (theirs, "brif", "x")):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.jinja").write_text(text, "utf-8")
+    run("templates list")
 
 
 # -- what holds for all of them ------------------------------------------------------------------
