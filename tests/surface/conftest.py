@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -40,11 +40,13 @@ class Shell:
 
     home: Path
     cwd: Path
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Variables that its commands see besides."""
 
     @property
     def environ(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("ESCALERA_", "AWS_")) and name != "PYTHONPATH"}
-        return kept | {"ESCALERA_HOME": str(self.home), "PYTHONIOENCODING": "utf-8"}
+        return kept | {"ESCALERA_HOME": str(self.home), "PYTHONIOENCODING": "utf-8"} | self.more
 
     def run(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
         return subprocess.run(
