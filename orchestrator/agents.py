@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from orchestrator.plugins import PluginReport, missing_kind
 from orchestrator.providers import AgentContext, Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import LIMITS
-from orchestrator.settings.files import decode_text, read_bytes
+from orchestrator.settings.files import decode_text, read_bytes, shown_path
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
 from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts
@@ -73,14 +73,23 @@ def agent_problems(agents: Iterable[AgentConfig], kinds: Mapping[str, ProviderKi
     return problems
 
 
-def agent_prompt(config: AgentConfig) -> str:
-    """The agent's own instructions, from `prompt` or `prompt_file`; empty when it has none. `ConfigError` for a file that cannot be read."""
-    if config.prompt_file is None:
+def agent_prompt(config: AgentConfig, *, accepts: Callable[[Path, bytes], bool] = lambda *_: True) -> str:
+    """The agent's own instructions, from `prompt` or `prompt_file`; empty when it has none.
+
+    Raises `ConfigError` for a file that cannot be read, and for one that `accepts` does not let through.
+    """
+    file = config.prompt_file
+    if file is None:
         return config.prompt or ""
+    where = f"agents.{config.name}.prompt_file ({config.sources.get('prompt_file', 'default')})"
     try:
-        return decode_text(read_bytes(config.prompt_file), config.prompt_file)
+        content = read_bytes(file)
+        text = decode_text(content, file)
     except ConfigError as error:
-        raise ConfigError(f"agents.{config.name}.prompt_file ({config.sources.get('prompt_file', 'default')}): {error.message}", hint=error.hint) from error
+        raise ConfigError(f"{where}: {error.message}", hint=error.hint) from error
+    if not accepts(file, content):
+        raise ConfigError(f"{where}: {shown_path(file)} is not accepted as it is now", hint="`escalera trust` shows it and accepts it")
+    return text
 
 
 def _checked(config: AgentConfig, kind: ProviderKind, options: Mapping[str, Any]) -> tuple[BaseModel | None, list[Problem]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.agents import agent_prompt, build_provider
 from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
+from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.resolution import Settings
 
@@ -54,10 +55,11 @@ class Crew:
         with_secrets: bool = True,
         long_lived: bool = False,
         reports: Sequence[PluginReport] = (),
+        trusted: Callable[[Path, bytes], bool] = lambda *_: False,
     ) -> None:
         self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
         self._turn_timeout, self._with_secrets, self._long_lived = turn_timeout, with_secrets, long_lived
-        self._reports = reports
+        self._reports, self._trusted = reports, trusted
         self._built: dict[str, Agent] = {}
 
     @property
@@ -92,13 +94,20 @@ class Crew:
             limits = self._settings.limits(name)
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)
-            self._built[name] = Agent(name, config.provider, provider, limits, agent_prompt(config))
+            self._built[name] = Agent(name, config.provider, provider, limits, agent_prompt(config, accepts=self._accepts(config)))
         return self._built[name]
 
     def close(self) -> None:
         """Let go of what the agents keep ready between two turns; no turn may run any more."""
         for agent in self._built.values():
             agent.close()
+
+    def _accepts(self, config: AgentConfig) -> Callable[[Path, bytes], bool]:
+        """A prompt file of the project's own counts only as the user has accepted it, like the file that names it (page 5)."""
+        project, prompt = self._settings.project_file, config.prompt_file
+        if project is None or prompt is None or config.sources.get("prompt_file") != f"file:{project}" or project.parent not in prompt.parents:
+            return lambda *_: True
+        return self._trusted
 
     def _named(self, role: str) -> str | None:
         name: str | None = self._settings.explain(role).value

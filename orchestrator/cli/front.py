@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from orchestrator.settings.live import LiveSettings
     from orchestrator.settings.project import Project
     from orchestrator.settings.resolution import Settings, Sources
+    from orchestrator.settings.trust import TrustStore
     from orchestrator.store import Store
     from orchestrator.templates import Templates
 
@@ -121,9 +122,15 @@ class Front:
         """What the workspace brings beside its configuration, as it is now."""
         from orchestrator.settings.paths import home_of
         from orchestrator.settings.project import project_of
+
+        return project_of(Path(workspace), home=home_of(self.environ), trusted=self.trusted)
+
+    @property
+    def trusted(self) -> TrustStore:
+        """Which files of projects the user has accepted."""
         from orchestrator.settings.trust import TrustStore
 
-        return project_of(Path(workspace), home=home_of(self.environ), trusted=TrustStore(self.paths.trust_file))
+        return TrustStore(self.paths.trust_file)
 
     def additions(self, project: Project) -> Additions:
         """What turns are planned with beside the session: plugins, rules, and the project's instructions where they are trusted."""
@@ -181,6 +188,7 @@ class Front:
             with_secrets=with_secrets,
             long_lived=long_lived,
             reports=self.plugins.reports(),
+            trusted=self.trusted.is_trusted,
         )
         self._crews.append(crew)
         return crew

@@ -35,7 +35,7 @@ _STANDINGS = {"accepted": "", "changed": "  (has changed since: it is asked abou
 def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bool) -> None:
     """Show what this directory's escalera.toml (or PATH) would enable, then accept it; a changed file asks again.
 
-    The AGENTS.md of the project and its own templates in .escalera/templates are shown and accepted with it.
+    The AGENTS.md of the project, its templates in .escalera/templates and the prompt files that it names are shown and accepted with it.
     """
     accepted = TrustStore(front.paths.trust_file)
     if listing:
@@ -55,7 +55,7 @@ def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: b
     for key, value in enabled:
         tell(f"  {key} = {spelled(value)}")
     for part in parts:
-        what = "that agents are told" if part is offer.project.instructions else "in the place of a text of ours"
+        what = "in the place of a text of ours" if part in offer.project.templates else "that agents are told"
         tell(f"  {offer.project.name(part)}: {len(part.text):,} characters {what}")
     if not yes:
         if not front.output.interactive:

@@ -1,14 +1,14 @@
-"""What a workspace brings beside its escalera.toml: AGENTS.md and templates, which count once the user has accepted them (page 5)."""
+"""What a workspace brings beside its escalera.toml: AGENTS.md, templates and prompts, which count once the user has accepted them (page 5)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
-from orchestrator.settings.files import find_project_file, read_bytes, shown_path
+from orchestrator.settings.files import find_project_file, read_bytes, read_config, shown_path
 from orchestrator.settings.trust import TrustStore
 
 INSTRUCTIONS = "AGENTS.md"
@@ -39,10 +39,12 @@ class Project:
     """The folder of its escalera.toml, else the workspace."""
     instructions: ProjectPart | None = None
     templates: tuple[ProjectPart, ...] = ()
+    prompts: tuple[ProjectPart, ...] = ()
+    """The files that its escalera.toml names as `prompt_file` of agents."""
 
     @property
     def parts(self) -> tuple[ProjectPart, ...]:
-        return (*([] if self.instructions is None else [self.instructions]), *self.templates)
+        return (*([] if self.instructions is None else [self.instructions]), *self.templates, *self.prompts)
 
     def name(self, part: ProjectPart) -> str:
         """The part's name within the project."""
@@ -66,7 +68,8 @@ def project_of(workspace: Path, *, home: Path | None, trusted: TrustStore) -> Pr
     root = workspace if file is None else file.parent
     folders = [folder for folder in (workspace, *workspace.parents) if folder == root or root in folder.parents]
     found = (part for folder in folders for part in _parts(root, [folder / INSTRUCTIONS], trusted))
-    return Project(root, next(found, None), tuple(_parts(root, _templates(root), trusted)))
+    prompts = [] if file is None else _prompts(file)
+    return Project(root, next(found, None), tuple(_parts(root, _templates(root), trusted)), tuple(_parts(root, prompts, trusted)))
 
 
 def _templates(root: Path) -> list[Path]:
@@ -76,10 +79,20 @@ def _templates(root: Path) -> list[Path]:
         return []
 
 
+def _prompts(file: Path) -> list[Path]:
+    """Of the agents of a project file; one that cannot be read has none, and says so elsewhere."""
+    try:
+        tables = read_config(file).data.get("agents")
+    except ConfigError:
+        return []
+    named = [table.get("prompt_file") for table in tables.values() if isinstance(table, Mapping)] if isinstance(tables, Mapping) else []
+    return list(dict.fromkeys(Path(os.path.abspath(file.parent / name)) for name in named if isinstance(name, str)))
+
+
 def _parts(root: Path, paths: list[Path], trusted: TrustStore) -> Iterator[ProjectPart]:
     inside = os.path.realpath(root)
     for path in paths:
-        if not path.is_file() or os.path.commonpath([inside, os.path.realpath(path)]) != inside:
+        if "\0" in str(path) or not path.is_file() or os.path.commonpath([inside, os.path.realpath(path)]) != inside:
             continue
         try:
             content = read_bytes(path)

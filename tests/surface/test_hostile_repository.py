@@ -199,6 +199,26 @@ def test_a_repository_without_a_configuration_is_asked_about_its_instructions(sh
     assert after["budget"]["parts"]["system"] == before["budget"]["parts"]["system"] + told["chars"] + 2
 
 
+def test_a_prompt_file_of_the_project_is_accepted_with_it_and_asks_again_when_it_changes(shell: Shell, agents: Callable[[str], None]) -> None:
+    agents("http://127.0.0.1:9/v1")
+    (shell.cwd / "prompt.md").write_text("Be brief.")
+    (shell.cwd / "escalera.toml").write_text('[agents.local]\nprompt_file = "prompt.md"\n')
+    assert "Be brief." not in shell.run("plan", "hello").stdout
+
+    accepted = shell.json("trust", "--yes", "--json")
+    trusted = shell.run("plan", "hello")
+    (shell.cwd / "prompt.md").write_text("Be evil.")
+    changed = shell.run("plan", "hello")
+    other = shell.run("plan", "--escalate", "hello")
+
+    assert accepted["enables"] == [{"path": "agents.local.prompt_file", "value": "prompt.md"}, {"path": "prompt.md", "value": "Be brief."}]
+    assert "Be brief." in trusted.stdout
+    assert (changed.returncode, "Be evil." in changed.stdout) == (2, False)
+    assert "prompt.md is not accepted as it is now" in changed.stderr
+    assert "escalera trust" in changed.stderr
+    assert other.returncode == 0
+
+
 @pytest.mark.parametrize("linked", ["AGENTS.md", ".escalera/templates/brief.jinja"])
 def test_a_link_that_leads_out_of_the_project_is_no_part_of_it(shell: Shell, agents: Callable[[str], None], tmp_path: Path, linked: str) -> None:
     agents("http://127.0.0.1:9/v1")

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.errors import PluginError, SessionLost, Unavailable
 from orchestrator.messages import Text, ToolCall, ToolResult
 from orchestrator.planning.case import Additions
+from orchestrator.planning.plan import counted
 from orchestrator.providers import Answer
 from orchestrator.routing import Rules
 from orchestrator.session import Outcome
@@ -265,6 +266,25 @@ def test_a_turn_that_starts_afresh_keeps_its_agent_whatever_the_sensor_says_then
     report = scene.ask("y")
 
     assert (report.turn.agent, report.turn.outcome, report.turn.mode) == ("strong", Outcome.COMPLETED, "fresh_start")
+
+
+# -- counting tokens -----------------------------------------------------------------------------
+
+
+def test_a_plugins_count_stands_in_for_our_estimate_and_changes_nothing_else(scene: Scene, play) -> None:
+    scene.cast(local=FakeProvider(model="m-1", capabilities=TOOLS), strong=FakeProvider())
+    ours = scene.plan("count me")
+    play("""
+@hookimpl
+def escalera_count_tokens(kind, model, text):
+    return 7 if (kind, model) == ("fake", "m-1") and text.endswith("count me") and "record_memory" in text and "You are local" in text else None
+""")
+
+    plan = counted(scene.plan("count me"), scene.additions.hooks)
+
+    assert (plan.budget.tokens_estimate, plan.budget.counted_by) == (7, "plugin acme (acme 1.0)")
+    assert replace(plan.budget, tokens_estimate=ours.budget.tokens_estimate, counted_by=None) == ours.budget
+    assert counted(scene.plan("other"), scene.additions.hooks).budget.counted_by is None
 
 
 # -- observers -----------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""What lies beside a project file and waits for trust with it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.settings.project import Project, project_of
+from orchestrator.settings.trust import TrustStore
+
+
+@pytest.fixture
+def trusted(tmp_path: Path) -> TrustStore:
+    return TrustStore(tmp_path / "state" / "trust.json")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "repo" / "src" / "deep").mkdir(parents=True)
+    return tmp_path / "repo"
+
+
+def found(workspace: Path, trusted: TrustStore) -> Project:
+    return project_of(workspace, home=None, trusted=trusted)
+
+
+def test_the_nearest_instructions_up_to_the_project_file_count(root: Path, trusted: TrustStore) -> None:
+    (root.parent / "AGENTS.md").write_text("outside")
+    (root / "escalera.toml").write_text("")
+    assert found(root / "src" / "deep", trusted).instructions is None
+
+    (root / "AGENTS.md").write_text("top")
+    project = found(root / "src" / "deep", trusted)
+    assert project.instructions is not None
+    assert (project.root, project.instructions.text) == (root, "top")
+
+    (root / "src" / "AGENTS.md").write_text("nearer")
+    project = found(root / "src" / "deep", trusted)
+    assert project.instructions is not None
+    assert project.instructions.text == "nearer"
+    assert project.name(project.instructions) == "src/AGENTS.md"
+
+
+def test_without_a_project_file_only_the_workspace_itself_counts(root: Path, trusted: TrustStore) -> None:
+    (root / "AGENTS.md").write_text("top")
+
+    assert found(root / "src", trusted).instructions is None
+    assert found(root, trusted).instructions is not None
+
+
+def test_each_part_is_accepted_for_itself(root: Path, trusted: TrustStore) -> None:
+    (root / ".escalera" / "templates").mkdir(parents=True)
+    (root / ".escalera" / "templates" / "brief.jinja").write_text("x")
+    (root / ".escalera" / "templates" / "notes.txt").write_text("x")
+    (root / "AGENTS.md").write_bytes(b"\xef\xbb\xbfcaf\xe9")
+    assert "AGENTS.md, .escalera/templates/brief.jinja." in str(found(root, trusted).notice)
+
+    trusted.trust(root / "AGENTS.md", b"\xef\xbb\xbfcaf\xe9")
+
+    project = found(root, trusted)
+    assert project.instructions is not None
+    assert (project.instructions.accepted, project.instructions.text) == (True, "caf\ufffd")
+    assert ": .escalera/templates/brief.jinja." in str(project.notice)
+    trusted.trust(root / ".escalera" / "templates" / "brief.jinja", b"x")
+    assert found(root, trusted).notice is None
+
+
+def test_prompt_files_of_the_project_file_are_parts_and_others_are_not(root: Path, trusted: TrustStore) -> None:
+    (root / "a.md").write_text("a")
+    names = ["a.md", "./a.md", "../b.md", "/etc/hostname", "gone.md", "a\\u0000b"]
+    tables = "".join(f'[agents.a{number}]\nprompt_file = "{name}"\n' for number, name in enumerate(names))
+    (root.parent / "b.md").write_text("b")
+    (root / "escalera.toml").write_text(tables + "[agents.x]\nprompt_file = 3\n")
+
+    assert [part.path for part in found(root, trusted).prompts] == [root / "a.md"]
+
+
+@pytest.mark.parametrize("content", ["[broken", "agents = 3", "[agents]\nx = 3"])
+def test_a_broken_project_file_is_somebody_elses_to_tell(root: Path, trusted: TrustStore, content: str) -> None:
+    (root / "escalera.toml").write_text(content)
+
+    assert found(root, trusted).parts == ()
+
+
+def test_what_is_no_file_of_a_reasonable_size_is_no_part(root: Path, trusted: TrustStore) -> None:
+    os.mkfifo(root / "AGENTS.md")
+    (root / ".escalera" / "templates" / "brief.jinja").mkdir(parents=True)
+    (root / ".escalera" / "templates" / "need.jinja").write_bytes(b"x" * 1_000_001)
+
+    assert found(root, trusted).parts == ()
+
+
+def test_a_workspace_that_is_not_there_has_nothing(tmp_path: Path, trusted: TrustStore) -> None:
+    assert found(tmp_path / "gone", trusted).parts == ()
