@@ -39,6 +39,7 @@ class Rules:
     """How signals about a prompt are weighed."""
 
     threshold: float = 1.0
+    """0 = signals decide nothing."""
     factors: Mapping[str, float] = field(default_factory=dict)
     """By the signal's name; 1 where there is none."""
 

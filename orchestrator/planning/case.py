@@ -180,6 +180,8 @@ class _Sensors:
         self.signals: Given[Signal] = Given()
 
     def opinion(self) -> Reason | None:
+        if not self._additions.rules.threshold:
+            return None
         self.signals = self._additions.hooks.signals(prompt=self._prompt, session=self._session, turns=self._log, workspace=self._workspace)
         return weigh(((plugin.name, signal) for plugin, signal in self.signals.values), self._additions.rules)
 

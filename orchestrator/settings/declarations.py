@@ -142,8 +142,8 @@ SETTINGS: tuple[Setting, ...] = (
         "routing.threshold",
         "number",
         1,
-        "What the signals of plugins about a prompt must weigh together for the escalation agent to get the turn.",
-        minimum=0.001,
+        "What the signals of plugins about a prompt must weigh together for the escalation agent to get the turn; 0 = never by signals.",
+        minimum=0,
         needs_trust=True,
     ),
     Setting(

@@ -226,6 +226,7 @@ def escalera_routing_signals(prompt, session, turns, workspace):
         ("code", Rules(1, {"code": 2}), "strong", "rules"),
         ("code", Rules(0.9, {"code": 0}), "local", "default"),
         ("hello", Rules(0.001), "local", "default"),
+        ("code", Rules(0), "local", "default"),
     ],
 )
 def test_signals_that_weigh_enough_give_the_turn_to_the_escalation_agent(scene: Scene, play, prompt: str, rules: Rules, agent: str, reason: str) -> None:
