@@ -11,6 +11,7 @@ from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.limits import Limits
+from orchestrator.settings.project import leads_into
 from orchestrator.settings.resolution import Settings
 
 
@@ -105,9 +106,9 @@ class Crew:
     def _accepts(self, config: AgentConfig) -> Callable[[Path, bytes], bool]:
         """A prompt file of the project's own counts only as the user has accepted it, like the file that names it (page 5)."""
         project, prompt = self._settings.project_file, config.prompt_file
-        if project is None or prompt is None or config.sources.get("prompt_file") != f"file:{project}" or project.parent not in prompt.parents:
+        if project is None or prompt is None or config.sources.get("prompt_file") != f"file:{project}":
             return lambda *_: True
-        return self._trusted
+        return self._trusted if project.parent in prompt.parents or leads_into(project.parent, prompt) else lambda *_: True
 
     def _named(self, role: str) -> str | None:
         name: str | None = self._settings.explain(role).value

@@ -48,7 +48,7 @@ class Project:
 
     def name(self, part: ProjectPart) -> str:
         """The part's name within the project."""
-        return part.path.relative_to(self.root).as_posix()
+        return Path(os.path.relpath(part.path, self.root)).as_posix()
 
     @property
     def notice(self) -> str | None:
@@ -62,14 +62,22 @@ class Project:
 
 
 def project_of(workspace: Path, *, home: Path | None, trusted: TrustStore) -> Project:
-    """The parts of a workspace's project. A workspace that is not there has none; neither has a file that leads out of the project."""
+    """The parts of a workspace's project. A workspace that is not there has none; and no file that leads out of the project is one."""
     workspace = Path(os.path.abspath(workspace))
+    if not os.path.isdir(workspace):  # unlike the method of a path, it takes any text
+        return Project(workspace)
     file = find_project_file(workspace, home=home)
     root = workspace if file is None else file.parent
     folders = [folder for folder in (workspace, *workspace.parents) if folder == root or root in folder.parents]
     found = (part for folder in folders for part in _parts(root, [folder / INSTRUCTIONS], trusted))
     prompts = [] if file is None else _prompts(file)
     return Project(root, next(found, None), tuple(_parts(root, _templates(root), trusted)), tuple(_parts(root, prompts, trusted)))
+
+
+def leads_into(folder: Path, path: Path) -> bool:
+    """Whether that is where the path really ends, links followed."""
+    inside = os.path.realpath(folder)
+    return os.path.commonpath([inside, os.path.realpath(path)]) == inside
 
 
 def _templates(root: Path) -> list[Path]:
@@ -90,9 +98,8 @@ def _prompts(file: Path) -> list[Path]:
 
 
 def _parts(root: Path, paths: list[Path], trusted: TrustStore) -> Iterator[ProjectPart]:
-    inside = os.path.realpath(root)
     for path in paths:
-        if "\0" in str(path) or not path.is_file() or os.path.commonpath([inside, os.path.realpath(path)]) != inside:
+        if not os.path.isfile(path) or not leads_into(root, path):
             continue
         try:
             content = read_bytes(path)

@@ -69,7 +69,7 @@ def test_each_part_is_accepted_for_itself(root: Path, trusted: TrustStore) -> No
 
 def test_prompt_files_of_the_project_file_are_parts_and_others_are_not(root: Path, trusted: TrustStore) -> None:
     (root / "a.md").write_text("a")
-    names = ["a.md", "./a.md", "../b.md", "/etc/hostname", "gone.md", "a\\u0000b"]
+    names = ["a.md", "./a.md", "x" * 5000, "../b.md", "/etc/hostname", "gone.md", "a\\u0000b"]
     tables = "".join(f'[agents.a{number}]\nprompt_file = "{name}"\n' for number, name in enumerate(names))
     (root.parent / "b.md").write_text("b")
     (root / "escalera.toml").write_text(tables + "[agents.x]\nprompt_file = 3\n")
@@ -93,4 +93,16 @@ def test_what_is_no_file_of_a_reasonable_size_is_no_part(root: Path, trusted: Tr
 
 
 def test_a_workspace_that_is_not_there_has_nothing(tmp_path: Path, trusted: TrustStore) -> None:
-    assert found(tmp_path / "gone", trusted).parts == ()
+    for name in ("gone", "a\0b", "\ud800", "x" * 5000):
+        assert found(tmp_path / name, trusted).parts == ()
+
+
+def test_a_part_has_a_name_also_where_links_lead_to_it(root: Path, trusted: TrustStore) -> None:
+    (root / "a.md").write_text("a")
+    (root.parent / "link").symlink_to(root)
+    (root / "escalera.toml").write_text(f'[agents.x]\nprompt_file = "{root}/a.md"\n')
+
+    project = found(root.parent / "link", trusted)
+
+    assert [project.name(part) for part in project.parts] == ["../repo/a.md"]
+    assert "../repo/a.md" in str(project.notice)

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,23 @@ def test_a_prompt_file_of_the_project_is_accepted_with_it_and_asks_again_when_it
     assert "prompt.md is not accepted as it is now" in changed.stderr
     assert "escalera trust" in changed.stderr
     assert other.returncode == 0
+
+
+@pytest.mark.parametrize("named", ["prompt.md", "link.md", "{cwd}/prompt.md"])
+def test_a_prompt_file_is_held_to_what_was_accepted_however_it_is_named(shell: Shell, agents: Callable[[str], None], tmp_path: Path, named: str) -> None:
+    agents("http://127.0.0.1:9/v1")
+    (shell.cwd / "prompt.md").write_text("Be brief.")
+    (shell.cwd / "link.md").symlink_to("prompt.md")
+    (shell.cwd / "escalera.toml").write_text(f'[agents.local]\nprompt_file = "{named.format(cwd=shell.cwd)}"\n')
+    (tmp_path / "by-link").symlink_to(shell.cwd)
+    elsewhere = replace(shell, cwd=tmp_path / "by-link")
+
+    elsewhere.run("trust", "--yes")
+    trusted = elsewhere.run("plan", "hello")
+    (shell.cwd / "prompt.md").write_text("Be evil.")
+
+    assert "Be brief." in trusted.stdout
+    assert elsewhere.run("plan", "hello").returncode == 2
 
 
 @pytest.mark.parametrize("linked", ["AGENTS.md", ".escalera/templates/brief.jinja"])
