@@ -66,7 +66,7 @@ class Settings:
     user_file: Path | None = None
     project_file: Path | None = None
     project_trusted: bool = False
-    """The user has accepted the project file as it is; templates and AGENTS.md of the workspace hang on it too."""
+    """The user has accepted the project file as it is; what lies beside it is accepted file by file (`settings.project`)."""
 
     def value(self, path: str) -> Any:
         """What code works with: seconds for durations, `None` for unset and for `unlimited` (0 where the help says so).
