@@ -92,7 +92,8 @@ def escalera_routing_signals(prompt: str, session: Session, turns: TurnLog, work
     agent. `session` and `turns` are what is stored; they can be read, and a change in them reaches nobody. Return signals,
     or nothing for "no opinion". Each weight is multiplied by its factor in `routing.factors` (1 where there is none); where
     their sum reaches `routing.threshold`, the escalation agent gets the turn, and the reason `rules` names the signals.
-    Without any signals the primary has the turn. The hook runs while somebody waits and cannot be interrupted: be quick.
+    Without any signals the primary has the turn. `escalera plan` calls it too: change nothing. It runs while somebody waits and
+    cannot be interrupted: be quick.
 
     ```python
     from orchestrator.hookspecs import Signal, hookimpl
@@ -154,13 +155,13 @@ def escalera_tools(agent: str, role: Role, workspace: str) -> Sequence[Tool] | N
 def escalera_context(session: Session, turns: TurnLog, agent: str, role: Role, mode: Mode | None, prompt: str, workspace: str) -> str | None:
     """A text that an agent should know before it reads the prompt.
 
-    Called once in every plan. `mode` is none for a turn of the primary; `session` and `turns` are what is stored; they can be
-    read, and a change in them reaches nobody. Return a plain text, or nothing. It stands at the end of the orientation under the plugin's name, as
-    quoted text that commands nothing, is counted in the budget and shown by `escalera plan`. At most 4,000 characters of it
-    are told, fewer where the digests have to shrink, none where there is no room for any. An agent that keeps its own
-    conversation is told it when it starts, and again when it differs from what it was last told: say so in the text when
-    something no longer holds, and keep what always changes (the time, counters) out of it.
-    Without any, nothing is told. The hook runs while somebody waits and cannot be interrupted: be quick.
+    Called once in every plan, also by `escalera plan`: change nothing. `mode` is none for a turn of the primary; `session` and
+    `turns` are what is stored; they can be read, and a change in them reaches nobody. Return a plain text, or nothing. It stands
+    at the end of the orientation under the plugin's name, as quoted text that commands nothing, is counted in the budget and
+    shown by `escalera plan`. At most 4,000 characters of it are told, fewer where the digests have to shrink, none where there
+    are no digests. An agent that keeps its own conversation is told it when it starts, and again when it differs from what it
+    was last told: say so in the text when something no longer holds, and keep what always changes (the time, counters) out of it.
+    Without any, nothing is told. It runs while somebody waits and cannot be interrupted: be quick.
 
     ```python
     from pathlib import Path

@@ -146,18 +146,23 @@ class Templates:
             return self._broken(override.name, error, override.path)
         except ConfigError as error:
             return f"template {error.message}"
-        known = self._given(override.name) if override.name in built_in_names() else used
-        unknown = sorted(set(used) - set(known))
-        return f"template {override.path}: {unknown[0]!r} is not given; known are {', '.join(known)}" if unknown else None
+        known = self._given(override.name) if override.name in built_in_names() else tuple(used)
+        unknown = min((name for name in used if name not in known), key=lambda name: used[name], default=None)
+        return None if unknown is None else f"template {override.path}, line {used[unknown]}: {unknown!r} is not given; known are {', '.join(known)}"
 
     def _given(self, name: str) -> tuple[str, ...]:
-        return self._names_in(built_in_text(name), _built_in(name))
+        return tuple(sorted(self._names_in(built_in_text(name), _built_in(name))))
 
-    def _names_in(self, text: str, path: Path) -> tuple[str, ...]:
+    def _names_in(self, text: str, path: Path) -> dict[str, int]:
+        """The values that a template uses, each with the first line; it is compiled on the way."""
         from jinja2.meta import find_undeclared_variables
+        from jinja2.nodes import Name
 
         self._environment.compile(text, path.name, str(path))
-        return tuple(sorted(find_undeclared_variables(self._environment.parse(text, path.name, str(path)))))
+        tree = self._environment.parse(text, path.name, str(path))
+        used = find_undeclared_variables(tree)
+        lines = sorted((node.lineno, node.name) for node in tree.find_all(Name) if node.name in used)
+        return {name: line for line, name in reversed(lines)}
 
     def _drop(self, name: str, problem: str) -> None:
         """The override that counts turned out to be broken only now; the next one counts from now on."""

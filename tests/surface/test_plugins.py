@@ -174,6 +174,6 @@ def test_t103_a_broken_override_is_one_notice_and_no_turn_is_lost(shell: Shell, 
 
     assert (turn.returncode, turn.stdout.strip()) == (0, "fine")
     (line,) = [line for line in turn.stderr.splitlines() if "identity.jinja" in line]
-    assert f"template {own / 'identity.jinja'}" in line
+    assert f"template {own / 'identity.jinja'}, line 2" in line
     assert "'x' is not given; known are agent, others, role" in line
     assert "You are local, the primary agent" in json.dumps(server.requests[0].body)
