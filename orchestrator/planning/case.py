@@ -17,6 +17,7 @@ from orchestrator.memory.inject import Chosen, choose
 from orchestrator.messages import well_formed
 from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, lost_reason, resumable_session
 from orchestrator.percepts import Percept
+from orchestrator.plugins import PluginReport
 from orchestrator.routing import Choice, Route, Rules, route, weigh
 from orchestrator.session import Brief, EarlierTurns, ExternalSession, Need, Reason, Role, Session, TurnLog, set_need
 from orchestrator.standing import Standing, standing
@@ -60,6 +61,19 @@ class Additions:
 
 
 @dataclass(frozen=True, slots=True)
+class Supplies:
+    """What plugins and the project bring to one turn."""
+
+    tools: tuple[Tool, ...] = ()
+    """Those that the agent is offered beside the session's own."""
+    contributed: tuple[tuple[PluginReport, str], ...] = ()
+    """What plugins tell it."""
+    project_instructions: str = ""
+    problems: tuple[str, ...] = ()
+    """What plugins broke."""
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """What was decided about one turn, before its texts are built."""
 
@@ -77,13 +91,7 @@ class Case:
     ratio: Ratio
     counterpart: str | None
     """The agent in the other role."""
-    tools: tuple[Tool, ...]
-    """The plugins' tools that the agent is offered."""
-    contributed: Given[str]
-    """What plugins tell it."""
-    project_instructions: str
-    problems: tuple[str, ...]
-    """What plugins broke."""
+    supplies: Supplies = field(default_factory=Supplies)
 
     @property
     def mode(self) -> Mode | None:
@@ -109,7 +117,7 @@ class Case:
     @property
     def takes_tools(self) -> bool:
         """Whether the agent is offered tools; where not, it says by tag what they are for."""
-        return _takes_tools(self.agent)
+        return self.agent.provider.capabilities.takes_tools and self.agent.limits.max_tool_iterations != 0
 
     @property
     def hands_over(self) -> bool:
@@ -141,17 +149,7 @@ def case_of(
     if again is not None and way.role is Role.PRIMARY:
         way = replace(way, reasons=(*way.reasons, lost_reason(agent.name)))
     decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh, conversation_lost=again is not None)
-    tools = _offered(additions, agent, way, workspace)
-    contributed = additions.hooks.context(
-        session=stand.session,
-        turns=log,
-        agent=agent.name,
-        role=way.role,
-        mode=None if decision is None else decision.mode,
-        prompt=wish.prompt,
-        workspace=workspace,
-    )
-    return Case(
+    case = Case(
         log=EarlierTurns(log, log.next_index),
         index=log.next_index,
         wish=wish,
@@ -165,10 +163,21 @@ def case_of(
         brief=_brief(stand, wish, decision),
         ratio=_ratio(log, way, agent),
         counterpart=crew.primary if way.role is Role.ESCALATION else crew.escalation,
+    )
+    return replace(case, supplies=_supplies(case, additions, sensors.signals))
+
+
+def _supplies(case: Case, additions: Additions, signals: Given[Signal]) -> Supplies:
+    agent, role, workspace = case.agent, case.way.role, case.workspace
+    tools = additions.hooks.tools(agent=agent.name, role=role, workspace=workspace) if case.takes_tools else Given()
+    contributed = additions.hooks.context(
+        session=case.stand.session, turns=case.log, agent=agent.name, role=role, mode=case.mode, prompt=case.wish.prompt, workspace=workspace
+    )
+    return Supplies(
         tools=tuple(tool for _, tool in tools.values),
-        contributed=contributed,
-        project_instructions="" if agent.provider.capabilities.keeps_conversation else additions.project_instructions,
-        problems=(*sensors.signals.notices, *tools.notices, *contributed.notices),
+        contributed=contributed.values,
+        project_instructions="" if case.keeps_conversation else additions.project_instructions,
+        problems=(*signals.notices, *tools.notices, *contributed.notices),
     )
 
 
@@ -184,14 +193,6 @@ class _Sensors:
             return None
         self.signals = self._additions.hooks.signals(prompt=self._prompt, session=self._session, turns=self._log, workspace=self._workspace)
         return weigh(((plugin.name, signal) for plugin, signal in self.signals.values), self._additions.rules)
-
-
-def _offered(additions: Additions, agent: Agent, way: Route, workspace: str) -> Given[Tool]:
-    return additions.hooks.tools(agent=agent.name, role=way.role, workspace=workspace) if _takes_tools(agent) else Given()
-
-
-def _takes_tools(agent: Agent) -> bool:
-    return agent.provider.capabilities.takes_tools and agent.limits.max_tool_iterations != 0
 
 
 def _said(prompt: str) -> str:

@@ -125,7 +125,7 @@ def plan_turn(
         fitted=done.history,
         budget=Budget(limit, done.parts, corrected_tokens(estimate_request_tokens(done.request), case.ratio, new=fitter.new), case.ratio),
         request=done.request,
-        tools=case.tools,
+        tools=case.supplies.tools,
         notices=_notices(case),
         refit=lambda limit, running, batches: fitter.fit(limit, running, batches).request,
     )
@@ -154,7 +154,7 @@ class _Fitter:
         """What the measured ratio says nothing about."""
         self._limits = limit_chars(case.agent.limits, window, case.ratio, new=self.new), assumed
         own = session_tools(Heard(), hands_over=case.hands_over) if case.takes_tools else ()
-        self._tools = tuple(tool.schema for tool in (*own, *case.tools))
+        self._tools = tuple(tool.schema for tool in (*own, *case.supplies.tools))
         self._tools_chars = measure_tools(self._tools)
         self._writer = Writer(case, templates, self.scope, self._boundary)
 
@@ -237,7 +237,7 @@ def _notices(case: Case) -> tuple[str, ...]:
         notices.append(f"--fresh starts an escalation agent afresh; {case.agent.name!r}, the primary, goes on as it is")
     if case.stand.waiting_lapsed:
         notices.append("nobody replied to the open question in time; it lapsed")
-    return (*notices, *case.problems)
+    return (*notices, *case.supplies.problems)
 
 
 def counted(plan: Plan, hooks: Hooks) -> Plan:

@@ -79,12 +79,12 @@ class Writer:
             takes_tags=case.agent.provider.capabilities.takes_tags,
             nonce=case.stand.session.nonce,
             agent_prompt=case.agent.prompt,
-            project_instructions=case.project_instructions,
+            project_instructions=case.supplies.project_instructions,
             project_chars=_project_chars(case),
         )
         self._contributed = {
             f"{plugin.distribution}:{plugin.name}": Contribution(plugin.name, text)
-            for plugin, text in case.contributed.values
+            for plugin, text in case.supplies.contributed
             if is_new_contribution(f"{plugin.distribution}:{plugin.name}", text, self._delivered)
         }
 
