@@ -137,7 +137,7 @@ def request_text(request: Request) -> str:
     """Everything that one call sends, as one text, for who counts its tokens himself."""
     own = [] if request.conversation is None else [request.conversation.system_text, request.conversation.context_block]
     tools = [f"{tool.name}\n{tool.description}\n{compact_json(tool.parameters)}" for tool in request.tools]
-    messages = [_sent_text(part) for message in request.messages for part in message.parts]
+    messages = [part_text(part) for message in request.messages for part in message.parts]
     return "\n\n".join(text for text in (*(block.text for block in request.system), *own, *tools, *messages) if text)
 
 
