@@ -53,6 +53,7 @@ def command(
     store = front.store()
     stored = stored_session(front, store, ref=session, new=new, name=name)
     chosen = stored or fresh_session(front, name)
+    front = front.at(chosen.workspace)
     place = front.workplace(store, chosen.workspace, turn_timeout=None if timeout is None else front.duration(timeout, "--timeout"))
     if stored is None:
         first = not new and name is None

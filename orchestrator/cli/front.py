@@ -14,6 +14,7 @@ from orchestrator.cli.output import Output
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import UsageError
 from orchestrator.settings.paths import Paths, paths_of
+from orchestrator.workspaces import same_workspace
 
 if TYPE_CHECKING:
     from orchestrator.crew import Crew
@@ -39,6 +40,7 @@ class Front:
         self._config_file, self._sets, self._flags = config_file, sets, flags
         self._store: Store | None = None
         self._crews: list[Crew] = []
+        self._others: list[Front] = []
         self._told = 0
         self._said: set[str] = set()
         self._plugins: PluginManager | None = None
@@ -258,6 +260,15 @@ class Front:
 
         return new_nonce(secrets.token_bytes)
 
+    def at(self, workspace: str) -> Front:
+        """The front for a session of that directory, whose project file counts then; this one where it is the same, or is no more."""
+        if same_workspace(workspace, self.workspace) or not Path(workspace).is_dir():
+            return self
+        other = Front(environ=self.environ, cwd=Path(workspace), config_file=self._config_file, sets=self._sets, flags=self._flags, output=self.output)
+        other._said, other.clock = self._said, self.clock
+        self._others.append(other)
+        return other
+
     def elsewhere(self, folder: Path) -> Front:
         """A front without any configuration, with everything it keeps in that folder."""
         environ = {name: value for name, value in self.environ.items() if not name.startswith("ESCALERA_")}
@@ -271,6 +282,8 @@ class Front:
         try:
             for crew in self._crews:
                 crew.close()
+            for other in self._others:
+                other.close()
         finally:
             if self._store is not None:
                 self._store.close()

@@ -44,6 +44,7 @@ def command(front: Front, /, prompt: tuple[str, ...], session: str | None, sessi
     wish = Wish(prompt_text(front, prompt, choice["files"], default=EXAMPLE), choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
     with ExitStack() as reading:
         header, log, percepts = _from_file(front, session_file) if session_file is not None else _from_store(front, session, reading)
+        front = front.at(header.workspace)
         project = front.project(header.workspace)
         plan = plan_turn(
             header,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_the_budget_follows_what_the_provider_counts(shell: Shell, agents: Calla
     assert (before["limit_chars"], before["chars_per_token_measured"]) == (18_000, False)
     assert (implausible["limit_chars"], implausible["chars_per_token_measured"]) == (18_000, False)
     assert after["chars_per_token_measured"]
-    assert after["limit_chars"] == int(len("hello") + implausible["total_chars"] / 1000 * (6000 - 2))
+    assert after["limit_chars"] == int(len("helloHi.") + implausible["total_chars"] / 1000 * (6000 - 3))
 
 
 def test_a_history_that_the_server_finds_too_long_is_fitted_to_what_it_takes(shell: Shell, agents: Callable[[str], None]) -> None:
@@ -110,3 +111,17 @@ def test_file_that_is_no_text_is_refused_before_anything_is_sent(shell: Shell, c
 
 def test_plan_without_a_prompt_shows_an_example(shell: Shell) -> None:
     assert shell.json("plan", "--json")["history"]["messages"][-1]["role"] == "user"
+
+
+def test_a_session_of_another_directory_brings_that_directorys_project_file(shell: Shell, agents: Callable[[str], None]) -> None:
+    with OpenAIServer(reply("One."), reply("Two."), reply("Three.")) as server:
+        agents(server.url)
+        there = replace(shell, cwd=shell.cwd.parent / "there")
+        there.cwd.mkdir()
+        (there.cwd / "escalera.toml").write_text("[limits]\nreturning_fresh_start_local_turns = 1\n")
+        session = there.json("ask", "--escalate", "one", "--json")["session"]
+        there.json("ask", "--primary", "two", "--json")
+        planned = [place.json("plan", "--escalate", "--session", session, "three", "--json")["mode"] for place in (there, shell)]
+        taken = shell.json("ask", "--escalate", "--session", session, "three", "--json")["mode"]
+
+    assert (planned, taken) == (["fresh_start", "fresh_start"], "fresh_start")
