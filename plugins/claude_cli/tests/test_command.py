@@ -54,6 +54,23 @@ def test_message_is_one_line_of_ascii_whatever_it_holds(stage):
     assert json.loads(line)["message"]["content"] == "[context]\n\na\nb\u2028c\x85d\ufffde\ufffdf 😀"
 
 
+def test_mentions_are_disarmed_in_the_context_and_left_to_the_user_in_the_prompt(stage):
+    request = stage.request("explain @a.py", context_block='see @/etc/hosts, @"b c" and me@example.org\n@~/x')
+
+    content = json.loads(user_line(request))["message"]["content"]
+
+    assert content == 'see \\@/etc/hosts, \\@"b c" and me@example.org\n\\@~/x\n\nexplain @a.py'
+    assert provider().preview(request)["stdin"] == user_line(request)
+
+
+@pytest.mark.parametrize("before", ["", " ", "\n", "\t", "(", '"', "`", "。", "\u00a0", "\u3000", "\ufeff", "\u2028", "\x00", "é", "見"])
+def test_every_at_that_could_be_a_mention_is_disarmed_once(before):
+    once = without_mentions(f"{before}@x")
+
+    assert once == f"{before}\\@x"
+    assert without_mentions(once) == once
+
+
 @pytest.mark.parametrize(
     ("wrong", "key"),
     [({"modell": "x"}, "modell"), ({"model": "-x"}, "model"), ({"allowed_tools": [""]}, "allowed_tools"), ({"env": {"A": True}}, "env")]
