@@ -14,12 +14,15 @@ from orchestrator.settings.declarations import LIMITS
 from orchestrator.settings.files import decode_text, read_bytes
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
-from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts
+from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts, secret_variables
 from orchestrator.settings.values import shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
+
+_SHORTEST_SECRET = 8
+"""Characters. A shorter one is a stand-in for a server that wants none (`1`, `true`, `local`), and may be the value of any variable."""
 
 
 def build_provider(
@@ -45,12 +48,10 @@ def build_provider(
         options = {key: resolve(value, environ=environ, path=f"agents.{config.name}.{key}") for key, value in config.options.items()}
     else:
         options = {key: _stand_in(key, value) for key, value in config.options.items()}
-    own = {text for value in config.options.values() for text in secret_texts(value, environ=environ)}
-    foreign = {text for other in others if other.name != config.name for value in other.options.values() for text in secret_texts(value, environ=environ)}
     checked, problems = _checked(config, kind, options)
     raise_problems(problems)
-    secrets = tuple(sorted(foreign - own))
-    context = AgentContext(name=config.name, workspace=str(workspace), environ=environ, secret_values=secrets, long_lived=long_lived)
+    others = [other for other in others if other.name != config.name]
+    context = agent_context(kind, config.options, others, kinds, name=config.name, environ=environ, workspace=workspace, long_lived=long_lived)
     try:
         return kind.factory(checked, context)
     except EscaleraError:
@@ -59,6 +60,36 @@ def build_provider(
         # A factory is code of strangers, which may raise anything. Not chained: its text may hold a secret.
         reason = _without(f"{type(error).__name__}: {error}", options)
         raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be made: {reason}") from None
+
+
+def agent_context(
+    kind: ProviderKind,
+    options: Mapping[str, Any],
+    others: Iterable[AgentConfig],
+    kinds: Mapping[str, ProviderKind],
+    *,
+    name: str,
+    environ: Mapping[str, str],
+    workspace: Path,
+    long_lived: bool = False,
+) -> AgentContext:
+    """What an agent of that kind gets beside its options, among these other agents.
+
+    Not taken from it are the variables that its own kind reads or its own options name, whoever else uses them.
+    """
+    mine = {*kind.environment, *_variables(options.values())}
+    own = {*_texts_of(options.values(), environ), *(environ[variable] for variable in mine if variable in environ)}
+    others = list(others)
+    theirs = {variable for other in others for variable in (*_variables(other.options.values()), *_environment_of(other, kinds))}
+    foreign = {text for other in others for text in _texts_of(other.options.values(), environ) if len(text) >= _SHORTEST_SECRET}
+    return AgentContext(
+        name=name,
+        workspace=str(workspace),
+        environ=environ,
+        secret_values=tuple(sorted(foreign - own)),
+        secret_names=tuple(sorted(theirs - mine)),
+        long_lived=long_lived,
+    )
 
 
 def agent_problems(agents: Iterable[AgentConfig], kinds: Mapping[str, ProviderKind]) -> list[Problem]:
@@ -79,6 +110,19 @@ def agent_prompt(config: AgentConfig) -> str:
         return decode_text(read_bytes(config.prompt_file), config.prompt_file)
     except ConfigError as error:
         raise ConfigError(f"agents.{config.name}.prompt_file ({config.sources.get('prompt_file', 'default')}): {error.message}", hint=error.hint) from error
+
+
+def _texts_of(values: Iterable[object], environ: Mapping[str, str]) -> set[str]:
+    return {text for value in values for text in secret_texts(value, environ=environ)}
+
+
+def _variables(values: Iterable[object]) -> set[str]:
+    """The environment variables that options name for a secret."""
+    return {variable for value in values for variable in secret_variables(value)}
+
+
+def _environment_of(agent: AgentConfig, kinds: Mapping[str, ProviderKind]) -> tuple[str, ...]:
+    return kinds[agent.provider].environment if agent.provider in kinds else ()
 
 
 def _checked(config: AgentConfig, kind: ProviderKind, options: Mapping[str, Any]) -> tuple[BaseModel | None, list[Problem]]:

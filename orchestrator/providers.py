@@ -322,12 +322,14 @@ class AgentContext:
     workspace: str
     environ: Mapping[str, str]
     secret_values: Sequence[str] = ()
-    """Secrets of other agents, which this agent's children must not see."""
+    """Secrets of other agents, which this agent's children must not see under any name."""
     long_lived: bool = False
     """Whether this process takes many turns: a provider may then keep a child or a connection ready between two of them.
 
     One that does has a method `close()`, called at the end, which lets go of it; a provider without one is never asked.
     """
+    secret_names: Sequence[str] = ()
+    """Environment variables that hold secrets of other agents, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +342,8 @@ class ProviderKind:
     factory: Callable[[Any, AgentContext], Provider]
     """Called with a validated instance of `options`."""
     summary: str = ""
+    environment: tuple[str, ...] = ()
+    """Environment variables that its backend reads credentials from by itself: they are its agents' own, and not for the children of others."""
 
 
 def tool_calls(parts: Sequence[Part]) -> tuple[ToolCall, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from orchestrator.agents import agent_context
 from orchestrator.cli.checks import result_of
 from orchestrator.cli.front import Front
 from orchestrator.plugins import PluginManager
@@ -16,7 +17,7 @@ from orchestrator.probes.leftovers import Marked, marked_processes
 from orchestrator.probes.servers import Server, candidates, look_at, versioned
 from orchestrator.probes.side_by_side import Answered, side_by_side
 from orchestrator.probes.starting import Found
-from orchestrator.providers import SESSION_MARK, AgentContext, CheckResult, ProviderKind
+from orchestrator.providers import SESSION_MARK, CheckResult, ProviderKind
 from orchestrator.settings.resolution import Settings
 
 SECONDS = 6.0
@@ -53,7 +54,7 @@ def survey(front: Front, settings: Settings | None, plugins: PluginManager, *, s
     addresses = [("named", versioned(url)) for url in servers] or candidates(environ, configured)
     kinds = {name: plugins.kinds().get(name) for name in _LOCAL_KINDS}
     questions: dict[str, Callable[[], Any]] = {url: partial(look_at, name, url) for name, url in addresses}
-    questions |= {kind: partial(_asked, found, front) for kind, found in kinds.items() if found is not None}
+    questions |= {kind: partial(_asked, found, front, settings, plugins) for kind, found in kinds.items() if found is not None}
     questions |= {"aws": partial(aws_facts, environ), "processes": partial(marked_processes, SESSION_MARK)}
     answers = side_by_side(questions, seconds=SECONDS)
     return Survey(
@@ -66,9 +67,11 @@ def survey(front: Front, settings: Settings | None, plugins: PluginManager, *, s
     )
 
 
-def _asked(kind: ProviderKind, front: Front) -> Any:
-    """What an agent of that kind would say that has no options."""
-    return kind.factory(kind.options(), AgentContext(kind.name, front.workspace, front.environ)).check()
+def _asked(kind: ProviderKind, front: Front, settings: Settings | None, plugins: PluginManager) -> Any:
+    """What an agent of that kind would say that has no options, among the agents that are configured."""
+    others = [agent for agent in settings.agents.values() if agent.provider != kind.name] if settings else []
+    context = agent_context(kind, {}, others, plugins.kinds(), name=kind.name, environ=front.environ, workspace=front.cwd)
+    return kind.factory(kind.options(), context).check()
 
 
 def _silence(answer: Answered[Any]) -> str:

@@ -101,6 +101,13 @@ def secret_texts(value: object, *, environ: Mapping[str, str]) -> tuple[str, ...
     return ()
 
 
+def secret_variables(value: object) -> tuple[str, ...]:
+    """The environment variables that a value names as the place of a secret."""
+    if isinstance(value, Mapping):
+        return tuple(name for item in value.values() for name in secret_variables(item))
+    return (value.env,) if isinstance(value, SecretRef) and value.env else ()
+
+
 def masked(name: str, value: object) -> Any:
     """A value as it may be shown: secrets as `***`, references as what they are, URLs without what is secret in them.
 

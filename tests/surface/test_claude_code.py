@@ -172,6 +172,18 @@ def test_cancelled_while_its_tool_runs_no_process_is_left(stage: Callable[..., S
     assert [turn["outcome"] for turn in play.shell.json("session", "show", "--json")["turns"]] == ["completed", "cancelled", "completed"]
 
 
+def test_other_agents_credentials_do_not_reach_its_tools(stage: Callable[..., Stage]) -> None:
+    look = {"command": "echo [$AWS_SECRET_ACCESS_KEY$AWS_SESSION_TOKEN$AWS_BEARER_TOKEN_BEDROCK$THEIRS]", "description": "look"}
+    bedrock = '[agents.cloud]\nprovider = "bedrock"\nmodel = "m"\nregion = "us-east-1"\n'
+    theirs = '[agents.other]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\napi_key = { env = "THEIRS" }\n'
+    play = stage(CallTool("Bash", look), Say("Seen."), more=f'allowed_tools = ["Bash"]\n{bedrock}{theirs}')
+    names = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "THEIRS")
+
+    play.shell.json("ask", "--json", "--escalate", "look", environ={name: f"of {name}" for name in names})
+
+    assert '"content": "[]"' in json.dumps(play.last["messages"])
+
+
 def _until(seen: Callable[[], bool], seconds: float) -> bool:
     """Whether it came true within that time."""
     deadline = time.monotonic() + seconds

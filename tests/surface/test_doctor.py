@@ -129,6 +129,21 @@ def test_a_claude_that_is_not_logged_in_is_no_choice(machine: Machine) -> None:
     assert "claude-cli" not in document["suggestion"]
 
 
+def test_a_login_that_another_agent_uses_too_stays_claudes_and_stand_ins_for_keys_switch_nothing_off(machine: Machine) -> None:
+    machine.claude(LOGGED_OUT)
+    local = '[agents.local]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\napi_key = "1"\n'
+    shared = '[agents.other]\nprovider = "openai"\nbase_url = "https://api.anthropic.com/v1"\nmodel = "m"\napi_key = { env = "ANTHROPIC_API_KEY" }\n'
+    machine.shell.configure(f'primary = "local"\nescalation = "claude"\n{local}{shared}[agents.claude]\nprovider = "claude-cli"\n')
+
+    for environ in ({"ANTHROPIC_API_KEY": "sk-ant-dummy-1"}, {"CLAUDE_CODE_USE_BEDROCK": "1"}):
+        findings = machine.findings(code=1, **environ)
+
+        (found,) = of(findings, "claude")
+        (role,) = [finding for finding in of(findings, "roles") if finding["name"] == "escalation"]
+        assert (found["status"], role["status"]) == ("works", "works")
+        assert found["detail"] in role["detail"]
+
+
 def test_no_secret_is_ever_shown(machine: Machine) -> None:
     (machine.folder / ".aws").mkdir()
     (machine.folder / ".aws" / "credentials").write_text("[default]\naws_access_key_id = SECRET1\naws_secret_access_key = SECRET2\n")

@@ -9,6 +9,12 @@ from orchestrator.providers import ProviderKind
 
 __all__ = ["escalera_provider_kinds"]
 
+CREDENTIALS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"),
+    *("AWS_BEARER_TOKEN_BEDROCK", "AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+)
+"""What boto3 takes from the environment to sign in with."""
+
 
 @hookimpl
 def escalera_provider_kinds() -> Sequence[ProviderKind]:
@@ -16,4 +22,5 @@ def escalera_provider_kinds() -> Sequence[ProviderKind]:
     from escalera_bedrock.options import BedrockOptions
     from escalera_bedrock.provider import bedrock_provider
 
-    return (ProviderKind("bedrock", BedrockOptions, bedrock_provider, "models on Amazon Bedrock, with the credentials that AWS tools use"),)
+    summary = "models on Amazon Bedrock, with the credentials that AWS tools use"
+    return (ProviderKind("bedrock", BedrockOptions, bedrock_provider, summary, environment=CREDENTIALS),)

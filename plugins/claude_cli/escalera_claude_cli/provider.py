@@ -25,7 +25,7 @@ class ClaudeProvider:
     def __init__(self, options: ClaudeOptions, context: AgentContext, timing: Timing | None = None) -> None:
         self._options = options
         self._context = context
-        self._environ = child_environment(context.environ, options, context.secret_values)
+        self._environ = child_environment(context.environ, options, context.secret_values, context.secret_names)
         self._timing = timing or Timing()
         # Where no process can be found by its marks, a child could wait on while another process of ours goes on with its conversation.
         self._waiting = Waiting(self._timing.longest_wait) if context.long_lived and processes.marks_are_readable() else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from escalera_claude_cli.command import user_line
+from escalera_claude_cli.command import user_line, without_mentions
 from escalera_claude_cli.environment import child_environment
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.provider import ClaudeProvider
@@ -89,6 +89,19 @@ def test_environment_is_the_users_without_what_belongs_to_others():
     child = child_environment({**environ, **secrets}, options, ["sk-other", ""])
 
     assert child == {"HOME": "/h", "CLAUDE_CODE_USE_BEDROCK": "1", "ADDED": "yes", "CLAUDE_CODE_MAX_RETRIES": "0"}
+
+
+def test_variables_of_other_agents_are_left_out_unless_they_are_its_own_login():
+    names = ("ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK", "OPENROUTER_API_KEY")
+    environ = {name: f"value of {name}" for name in names} | {"COPY": "value of ANTHROPIC_API_KEY"}
+
+    def left(**env):
+        return set(child_environment(environ, ClaudeOptions(env=env), ["value of ANTHROPIC_API_KEY", "value of AWS_BEARER_TOKEN_BEDROCK"], names))
+
+    assert left() == {"ANTHROPIC_API_KEY"}
+    assert left(CLAUDE_CODE_USE_BEDROCK="0") == {"ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK"}
+    assert left(CLAUDE_CODE_USE_BEDROCK="1") == {"ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK", "CLAUDE_CODE_USE_BEDROCK"}
+    assert left(OPENROUTER_API_KEY="given") == {"ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"}
 
 
 def test_retries_of_the_cli_are_bounded_unless_the_user_says_otherwise(stage):
