@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +35,13 @@ def build_provider(
     others: Iterable[AgentConfig] = (),
     with_secrets: bool = True,
     long_lived: bool = False,
+    session_wait: float = 0.0,
 ) -> Provider:
     """An agent's provider, with its secrets resolved; nothing is opened yet.
 
     Without them, `***` stands in each one's place: a plan shows no more, and needs no key and no program that gives one.
-    `others` are the other agents, whose secrets this one's children must not see; `long_lived` says that many turns are to come.
+    `others` are the other agents, whose secrets this one's children must not see; `long_lived` says that many turns are to come, and
+    `session_wait` how many seconds to wait for a conversation that another session is in.
     Raises `PluginError` for a kind that is not there or does not work, and `ConfigError` for an option or a secret that cannot be used.
     """
     kind = kinds.get(config.provider)
@@ -51,7 +54,8 @@ def build_provider(
     checked, problems = _checked(config, kind, options)
     raise_problems(problems)
     others = [other for other in others if other.name != config.name]
-    context = agent_context(kind, config.options, others, kinds, name=config.name, environ=environ, workspace=workspace, long_lived=long_lived)
+    context = agent_context(kind, config.options, others, kinds, name=config.name, environ=environ, workspace=workspace)
+    context = replace(context, long_lived=long_lived, session_wait=session_wait)
     try:
         return kind.factory(checked, context)
     except EscaleraError:
@@ -71,7 +75,6 @@ def agent_context(
     name: str,
     environ: Mapping[str, str],
     workspace: Path,
-    long_lived: bool = False,
 ) -> AgentContext:
     """What an agent of that kind gets beside its options, among these other agents.
 
@@ -88,7 +91,6 @@ def agent_context(
         environ=environ,
         secret_values=tuple(sorted(foreign - own)),
         secret_names=tuple(sorted(theirs - mine)),
-        long_lived=long_lived,
     )
 
 

@@ -84,6 +84,7 @@ class Crew:
                 others=others,
                 with_secrets=self._with_secrets,
                 long_lived=self._long_lived,
+                session_wait=self._settings.value("session_wait"),
             )
             limits = self._settings.limits(name)
             if self._turn_timeout is not None:

@@ -313,6 +313,10 @@ class Provider(Protocol):
 SESSION_MARK = "_ESCALERA_SESSION"
 """A provider that starts processes sets this variable for them, to the session's id: what is left behind is found by it."""
 
+STORE_MARK = "_ESCALERA_STORE"
+OWNER_MARK = "_ESCALERA_OWNER"
+"""The core's own marks, in the environment it hands out: the data folder, and the process that works with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
@@ -330,6 +334,8 @@ class AgentContext:
     """
     secret_names: Sequence[str] = ()
     """Environment variables that hold secrets of other agents, for the same reason."""
+    session_wait: float = 0.0
+    """Seconds to wait for a conversation of the agent's own while a turn of another session is in it; then `SessionInUse`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from orchestrator.probes.leftovers import Marked, marked_processes
 from orchestrator.probes.servers import Server, candidates, look_at, versioned
 from orchestrator.probes.side_by_side import Answered, side_by_side
 from orchestrator.probes.starting import Found
-from orchestrator.providers import SESSION_MARK, CheckResult, ProviderKind
+from orchestrator.providers import CheckResult, ProviderKind
 from orchestrator.settings.resolution import Settings
 
 SECONDS = 6.0
@@ -55,7 +55,7 @@ def survey(front: Front, settings: Settings | None, plugins: PluginManager, *, s
     kinds = {name: plugins.kinds().get(name) for name in _LOCAL_KINDS}
     questions: dict[str, Callable[[], Any]] = {url: partial(look_at, name, url) for name, url in addresses}
     questions |= {kind: partial(_asked, found, front, settings, plugins) for kind, found in kinds.items() if found is not None}
-    questions |= {"aws": partial(aws_facts, environ), "processes": partial(marked_processes, SESSION_MARK)}
+    questions |= {"aws": partial(aws_facts, environ), "processes": marked_processes}
     answers = side_by_side(questions, seconds=SECONDS)
     return Survey(
         servers=[answers[url].value or Server(name, url, "absent", detail=_silence(answers[url])) for name, url in addresses],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from escalera_claude_cli.options import ClaudeOptions
-from orchestrator.providers import SESSION_MARK
+from orchestrator.providers import SESSION_MARK, STORE_MARK
 
 OUTER_SESSION = frozenset(
     {
@@ -71,6 +71,7 @@ def own_retries(retries_left: int | None) -> int:
     return OWN_RETRIES if retries_left is None else min(OWN_RETRIES, retries_left)
 
 
-def marks(session: str, conversation: str) -> dict[str, str]:
-    """Variables that mark every process of a turn."""
-    return {CONVERSATION_MARK: conversation, **({SESSION_MARK: session} if session else {})}
+def marks(session: str, conversation: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that mark every process of a turn: its conversation, its session, and the store that session is in."""
+    told = {SESSION_MARK: session, STORE_MARK: environ.get(STORE_MARK, "")}
+    return {CONVERSATION_MARK: conversation, **{name: value for name, value in told.items() if value}}

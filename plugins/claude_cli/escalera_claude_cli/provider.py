@@ -50,7 +50,10 @@ class ClaudeProvider:
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
         """Run one turn. Raises from the error tree; `ask` is called in the thread that iterates."""
         cancel.raise_if_set()
-        yield from run_turn(self._options, request, environ=self._environ, timing=self._timing, cancel=cancel, ask=ask, waiting=self._waiting)
+        wait = self._context.session_wait
+        yield from run_turn(
+            self._options, request, environ=self._environ, timing=self._timing, cancel=cancel, ask=ask, waiting=self._waiting, session_wait=wait
+        )
 
     def close(self) -> None:
         """End the child that waits for a next turn; turns after this one keep none."""
