@@ -22,7 +22,7 @@ from orchestrator.providers import CheckResult
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.problems import ConfigProblems
 from orchestrator.settings.resolution import Settings
-from orchestrator.settings.secrets import SecretRef
+from orchestrator.settings.secrets import SecretRef, masked
 from orchestrator.store import Health, Store
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _server(server: Server) -> Finding:
     models = f"{len(server.models)} model{'' if len(server.models) == 1 else 's'}: {', '.join(server.models[:_MODELS_SHOWN])}"
     more = ", …" if len(server.models) > _MODELS_SHOWN else ""
     detail = f"{models}{more}" if server.status == "works" else server.detail
-    return Finding("servers", server.name, status[server.status], f"{server.url}: {detail}", hints.get(server.status))
+    return Finding("servers", server.name, status[server.status], f"{masked('url', server.url)}: {detail}", hints.get(server.status))
 
 
 def _claude(front: Front, survey: Survey) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from orchestrator.probes.side_by_side import Answered, side_by_side
 from orchestrator.probes.starting import Found
 from orchestrator.providers import CheckResult, ProviderKind
 from orchestrator.settings.resolution import Settings
+from orchestrator.settings.secrets import masked
 
 SECONDS = 6.0
 """For all of it; each probe has shorter limits of its own, Claude Code two of 2.5 s."""
@@ -50,7 +51,8 @@ class Survey:
 def survey(front: Front, settings: Settings | None, plugins: PluginManager, *, servers: Sequence[str]) -> Survey:
     """Look around. `servers` are base URLs to ask in place of the usual ones. Contacts loopback only, unless they say otherwise."""
     environ = front.environ
-    configured = [url for agent in settings.agents.values() if isinstance(url := agent.options.get("base_url"), str)] if settings else []
+    options = [agent.options.get("base_url") for agent in settings.agents.values()] if settings else []
+    configured = [url for url in options if isinstance(url, str) and masked("base_url", url) == url]  # one with credentials is refused anyway
     addresses = [("named", versioned(url)) for url in servers] or candidates(environ, configured)
     kinds = {name: plugins.kinds().get(name) for name in _LOCAL_KINDS}
     questions: dict[str, Callable[[], Any]] = {url: partial(look_at, name, url) for name, url in addresses}

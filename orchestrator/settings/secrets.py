@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import re
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, time
 from typing import Any, Literal
@@ -120,9 +122,9 @@ def masked(name: str, value: object) -> Any:
     if isinstance(value, Mapping):
         return {key: masked("authorization" if name == "headers" and isinstance(item, str) else key, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [masked(name, item) for item in value]
+        return [_masked_word(name, before, item) for before, item in zip((None, *value), value, strict=False)]
     if isinstance(value, str):
-        return MASK if is_secret_name(name) else _URL_SECRET.sub(lambda match: (match[1] or "") + MASK + ("" if match[1] else "@"), value)
+        return MASK if is_secret_name(name) else _masked_text(name, value)
     return value
 
 
@@ -139,6 +141,26 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date | time):
         return value.isoformat()
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _masked_word(name: str, before: object, word: object) -> Any:
+    """One of a list, which may be a command line: `--api-key=…`, and what stands behind `--api-key`."""
+    if isinstance(word, str) and isinstance(before, str) and before.startswith("-") and is_secret_name(before):
+        return MASK
+    if isinstance(word, str) and word.startswith("-"):
+        flag, given, _ = word.partition("=")
+        return f"{flag}={MASK}" if given and is_secret_name(flag) else masked(name, word)
+    return masked(name, word)
+
+
+def _masked_text(name: str, text: str) -> str:
+    """A text without the secrets of a URL, or of the JSON object that it is."""
+    if text.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(text)
+            clear = masked(name, value)
+            return text if clear == value else json.dumps(clear, ensure_ascii=False)
+    return _URL_SECRET.sub(lambda match: (match[1] or "") + MASK + ("" if match[1] else "@"), text)
 
 
 def _carried(name: str, value: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from escalera_claude_cli.options import ClaudeOptions
@@ -34,6 +35,9 @@ BACKENDS = {
 CONVERSATION_MARK = "_ESCALERA_EXTERNAL_SESSION"
 """By this one and the session's the processes of a turn are found again when nothing else leads to them."""
 
+_SECRET_NAME = re.compile(r"key|token|secret|passw|auth|cookie|credential|headers", re.IGNORECASE)
+_SHORTEST_SECRET = 4
+
 MAX_RETRIES = "CLAUDE_CODE_MAX_RETRIES"
 OWN_RETRIES = 1
 """The CLI's own retries of a request (its default waits for minutes). Not 0: once an answer has begun, only the CLI can repeat one."""
@@ -64,6 +68,15 @@ def _is_own(name: str, environ: Mapping[str, str], options: ClaudeOptions) -> bo
     setting = options.env.get("CLAUDE_CODE_USE_BEDROCK")
     switch = environ.get("CLAUDE_CODE_USE_BEDROCK", "") if setting is None else setting.get_secret_value() if setting else ""
     return name in CREDENTIALS or (name.startswith("AWS_") and works_through({"CLAUDE_CODE_USE_BEDROCK": switch}, "CLAUDE_CODE_USE_BEDROCK"))
+
+
+def without_secrets(text: str, environ: Mapping[str, str], options: ClaudeOptions) -> str:
+    """A text of the program's, for an error: it may quote the key that was refused, or be of a wrapper that tells everything."""
+    names = {*CREDENTIALS, *(name for name in options.env if _SECRET_NAME.search(name))}
+    secrets = {environ[name] for name in names if len(environ.get(name, "")) >= _SHORTEST_SECRET}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
 
 
 def own_retries(retries_left: int | None) -> int:
