@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.documents.need import need_fields
 from orchestrator.documents.turn import reasons
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall
 from orchestrator.planning.case import Expiry
 from orchestrator.planning.plan import Plan
-from orchestrator.settings.secrets import masked
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import LeftOutTurn, MessageObject, NeedFields, PartObject, PlanDocument
@@ -59,14 +58,8 @@ def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> PlanDocument:
             "chars_per_token_measured": plan.budget.ratio.measured,
         },
         "notices": list(plan.notices),
-        "delivery": _delivery(plan),
+        "delivery": dict(plan.agent.provider.preview(plan.request)),
     }
-
-
-def _delivery(plan: Plan) -> dict[str, Any]:  # whatever the provider sends
-    """What would be sent; a command line without the secrets in arguments that the provider hands on unread."""
-    delivery = dict(plan.agent.provider.preview(plan.request))
-    return delivery | {"argv": masked("argv", delivery["argv"])} if "argv" in delivery else delivery
 
 
 def _dropped(plan: Plan) -> list[LeftOutTurn]:
