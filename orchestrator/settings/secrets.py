@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
 import re
+import signal
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, time
@@ -193,16 +196,36 @@ def _from_env(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
 def _from_cmd(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
     """The first thing the command prints. Neither its output nor its errors are repeated: they may hold the secret."""
     try:
-        done = subprocess.run(ref.cmd, env=dict(environ), capture_output=True, stdin=subprocess.DEVNULL, timeout=_CMD_SECONDS, check=False)
+        code, output = _said(ref.cmd, environ)
     except subprocess.TimeoutExpired:
         raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} gave no secret within {_CMD_SECONDS} s") from None
     except (OSError, ValueError) as error:
         raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} cannot be run: {getattr(error, 'strerror', None) or error}") from None
-    secret = done.stdout.decode("utf-8", errors="replace").strip()
-    if done.returncode != 0 or not secret:
-        outcome = f"ended with exit code {done.returncode}" if done.returncode else "printed nothing"
+    secret = output.decode("utf-8", errors="replace").strip()
+    if code != 0 or not secret:
+        outcome = f"ended with exit code {code}" if code else "printed nothing"
         raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} {outcome}", hint="run it by hand to see why")
     return secret
+
+
+def _said(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bytes]:
+    """Exit code and output. Whatever cuts it short – the time, a cancel – ends the command and all it has started."""
+    process = subprocess.Popen(command, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    with process:
+        try:
+            output, _ = process.communicate(timeout=_CMD_SECONDS)
+        except BaseException:
+            _kill(process)
+            raise
+    return process.returncode, output
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _from_keyring(ref: SecretRef, _: Mapping[str, str], path: str) -> str:
