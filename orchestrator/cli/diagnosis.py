@@ -137,7 +137,10 @@ def _detail(result: CheckResult) -> str:
 
 def _configuration(front: Front, settings: Settings | None, problems: Sequence[str]) -> Iterator[Finding]:
     user = (settings.user_file if settings is not None else None) or front.paths.user_file
-    if os.path.lexists(user):
+    if user.is_symlink() and not user.exists():
+        detail = f"{user} is a link to {os.readlink(user)}, where nothing is"
+        yield Finding("configuration", "user file", "problem", detail, "put the file there, or remove the link")
+    elif os.path.lexists(user):
         yield Finding("configuration", "user file", "works" if settings is not None else "note", str(user))
     else:
         yield Finding("configuration", "user file", "absent", f"{user} is not there yet", "run `escalera doctor --write`")

@@ -103,6 +103,40 @@ def test_writes_a_configuration_of_what_it_found_that_works(machine: Machine) ->
     assert {agent["name"]: agent["roles"] for agent in agents} == {"local": ["primary"], "claude": ["escalation"]}
 
 
+def test_a_configuration_that_is_a_link_to_nothing_is_a_problem(machine: Machine) -> None:
+    machine.config.parent.mkdir(parents=True)
+    machine.config.symlink_to("/nonexistent/config.toml")
+
+    (found,) = of(machine.findings(), "configuration")
+
+    assert (found["status"], found["next"]) == ("problem", "put the file there, or remove the link")
+    assert "/nonexistent/config.toml" in found["detail"]
+
+
+def test_what_is_no_program_has_a_next_step(machine: Machine) -> None:
+    (machine.folder / "bin" / "claude").write_text("no program")
+    (machine.folder / "bin" / "claude").chmod(0o755)
+
+    (found,) = of(machine.findings(), "claude")
+
+    assert (found["status"], "Exec format error" in found["detail"]) == ("problem", True)
+    assert "`bin`" in found["next"]
+
+
+def test_pipes_in_the_place_of_files_hold_nothing_up(machine: Machine) -> None:
+    machine.claude(LOGGED_OUT)
+    for folder, name in ((".aws", "credentials"), (".claude", ".credentials.json")):
+        (machine.folder / folder).mkdir()
+        os.mkfifo(machine.folder / folder / name)
+    began = time.monotonic()
+
+    findings = machine.findings()
+
+    assert time.monotonic() - began < 5
+    assert "is a pipe" in next(finding["detail"] for finding in of(findings, "aws") if finding["status"] == "problem")
+    assert [finding["detail"] for finding in of(findings, "claude")] == ["not logged in: 2.1.197 (Claude Code) is installed"]
+
+
 @pytest.mark.parametrize("there", ["a file", "a dangling link"])
 def test_what_is_there_is_never_written_over(machine: Machine, there: str) -> None:
     machine.config.parent.mkdir(parents=True)

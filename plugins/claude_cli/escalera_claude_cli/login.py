@@ -51,6 +51,8 @@ def _is_usable(login: object, now: float) -> bool:
 def _object(path: Path) -> dict[str, Any]:
     """A file's JSON object; empty where there is none."""
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return {}
         with open(path, "rb") as file:
             value = json.loads(file.read(_MOST_BYTES))
     except (OSError, ValueError, RecursionError):
