@@ -61,14 +61,15 @@ def _has_owner(process: Marked) -> bool:
 
 def _marked(pid: int) -> Marked | None:
     try:
-        if os.stat(_PROC / str(pid)).st_uid != os.geteuid():
-            return None
-        with open(_PROC / str(pid) / "environ", "rb") as file:
-            variables = _variables(file.read(_MOST_BYTES))
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environ = file.read(_MOST_BYTES)
+            if SESSION_MARK.encode() not in environ or os.fstat(file.fileno()).st_uid != os.geteuid():
+                return None
         name = (_PROC / str(pid) / "comm").read_text("utf-8", "replace").strip()
     except OSError:  # it has ended meanwhile, or belongs to somebody else
         return None
-    session, started = variables.get(SESSION_MARK), _started(pid)
+    variables, started = _variables(environ), _started(pid)
+    session = variables.get(SESSION_MARK)
     if session is None or not started:
         return None
     return Marked(pid, session, name, started, variables.get(STORE_MARK), variables.get(OWNER_MARK))
