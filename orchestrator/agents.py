@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,15 @@ from orchestrator.settings.declarations import LIMITS
 from orchestrator.settings.files import decode_text, read_bytes, shown_path
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
-from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts
+from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts, secret_variables
 from orchestrator.settings.values import shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic_core import ErrorDetails
+
+_SHORTEST_SECRET = 8
+"""Characters. A shorter one is a stand-in for a server that wants none (`1`, `true`, `local`), and may be the value of any variable."""
 
 
 def build_provider(
@@ -32,13 +36,14 @@ def build_provider(
     reports: Iterable[PluginReport] = (),
     with_secrets: bool = True,
     long_lived: bool = False,
+    session_wait: float = 0.0,
 ) -> Provider:
     """An agent's provider, with its secrets resolved; nothing is opened yet.
 
     Without them, `***` stands in each one's place: a plan shows no more, and needs no key and no program that gives one.
-    `others` are the other agents, whose secrets this one's children must not see; `long_lived` says that many turns are to come.
-    `reports` say what became of the plugins. Raises `PluginError` for a kind that is not there or does not work, and `ConfigError` for an option or
-    a secret that cannot be used.
+    `others` are the other agents, whose secrets this one's children must not see; `long_lived` says that many turns are to come, and
+    `session_wait` how many seconds to wait for a conversation that another session is in; `reports` say what became of the plugins.
+    Raises `PluginError` for a kind that is not there or does not work, and `ConfigError` for an option or a secret that cannot be used.
     """
     kind = kinds.get(config.provider)
     if kind is None:
@@ -47,12 +52,11 @@ def build_provider(
         options = {key: resolve(value, environ=environ, path=f"agents.{config.name}.{key}") for key, value in config.options.items()}
     else:
         options = {key: _stand_in(key, value) for key, value in config.options.items()}
-    own = {text for value in config.options.values() for text in secret_texts(value, environ=environ)}
-    foreign = {text for other in others if other.name != config.name for value in other.options.values() for text in secret_texts(value, environ=environ)}
     checked, problems = _checked(config, kind, options)
     raise_problems(problems)
-    secrets = tuple(sorted(foreign - own))
-    context = AgentContext(name=config.name, workspace=str(workspace), environ=environ, secret_values=secrets, long_lived=long_lived)
+    others = [other for other in others if other.name != config.name]
+    context = agent_context(kind, config.options, others, kinds, name=config.name, environ=environ, workspace=workspace)
+    context = replace(context, long_lived=long_lived, session_wait=session_wait)
     try:
         return kind.factory(checked, context)
     except EscaleraError:
@@ -61,6 +65,34 @@ def build_provider(
         # A factory is code of strangers, which may raise anything. Not chained: its text may hold a secret.
         reason = _without(f"{type(error).__name__}: {error}", options)
         raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be made: {reason}") from None
+
+
+def agent_context(
+    kind: ProviderKind,
+    options: Mapping[str, Any],
+    others: Iterable[AgentConfig],
+    kinds: Mapping[str, ProviderKind],
+    *,
+    name: str,
+    environ: Mapping[str, str],
+    workspace: Path,
+) -> AgentContext:
+    """What an agent of that kind gets beside its options, among these other agents.
+
+    Not taken from it are the variables that its own kind reads or its own options name, whoever else uses them.
+    """
+    mine = {*kind.environment, *_variables(options.values())}
+    own = {*_texts_of(options.values(), environ), *(environ[variable] for variable in mine if variable in environ)}
+    others = list(others)
+    theirs = {variable for other in others for variable in (*_variables(other.options.values()), *_environment_of(other, kinds))}
+    foreign = {text for other in others for text in _texts_of(other.options.values(), environ) if len(text) >= _SHORTEST_SECRET}
+    return AgentContext(
+        name=name,
+        workspace=str(workspace),
+        environ=environ,
+        secret_values=tuple(sorted(foreign - own)),
+        secret_names=tuple(sorted(theirs - mine)),
+    )
 
 
 def agent_problems(agents: Iterable[AgentConfig], kinds: Mapping[str, ProviderKind]) -> list[Problem]:
@@ -90,6 +122,19 @@ def agent_prompt(config: AgentConfig, *, accepts: Callable[[Path, bytes], bool] 
     if not accepts(file, content):
         raise ConfigError(f"{where}: {shown_path(file)} is not accepted as it is now", hint="`escalera trust` shows it and accepts it")
     return text
+
+
+def _texts_of(values: Iterable[object], environ: Mapping[str, str]) -> set[str]:
+    return {text for value in values for text in secret_texts(value, environ=environ)}
+
+
+def _variables(values: Iterable[object]) -> set[str]:
+    """The environment variables that options name for a secret."""
+    return {variable for value in values for variable in secret_variables(value)}
+
+
+def _environment_of(agent: AgentConfig, kinds: Mapping[str, ProviderKind]) -> tuple[str, ...]:
+    return kinds[agent.provider].environment if agent.provider in kinds else ()
 
 
 def _checked(config: AgentConfig, kind: ProviderKind, options: Mapping[str, Any]) -> tuple[BaseModel | None, list[Problem]]:

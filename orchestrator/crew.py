@@ -91,6 +91,7 @@ class Crew:
                 reports=self._reports,
                 with_secrets=self._with_secrets,
                 long_lived=self._long_lived,
+                session_wait=self._settings.value("session_wait"),
             )
             limits = self._settings.limits(name)
             if self._turn_timeout is not None:

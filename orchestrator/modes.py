@@ -133,9 +133,13 @@ def _other_agent(facts: Facts) -> Reason:
 def resumable_session(sessions: Sequence[ExternalSession], workspace: str, config_dir: str | None, platform: str = sys.platform) -> ExternalSession | None:
     """The one for this workspace and configuration folder; a missing configuration folder matches any (page 2)."""
     for session in sessions:
-        if same_workspace(session.workspace, workspace, platform) and (session.config_dir is None or config_dir is None or session.config_dir == config_dir):
+        if same_workspace(session.workspace, workspace, platform) and _same_folder(session.config_dir, config_dir, platform):
             return session
     return None
+
+
+def _same_folder(one: str | None, other: str | None, platform: str) -> bool:
+    return one is None or other is None or same_workspace(one, other, platform)
 
 
 def facts_of(

@@ -313,6 +313,10 @@ class Provider(Protocol):
 SESSION_MARK = "_ESCALERA_SESSION"
 """A provider that starts processes sets this variable for them, to the session's id: what is left behind is found by it."""
 
+STORE_MARK = "_ESCALERA_STORE"
+OWNER_MARK = "_ESCALERA_OWNER"
+"""The core's own marks, in the environment it hands out: the data folder, and the process that works with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
@@ -322,12 +326,16 @@ class AgentContext:
     workspace: str
     environ: Mapping[str, str]
     secret_values: Sequence[str] = ()
-    """Secrets of other agents, which this agent's children must not see."""
+    """Secrets of other agents, which this agent's children must not see under any name."""
     long_lived: bool = False
     """Whether this process takes many turns: a provider may then keep a child or a connection ready between two of them.
 
     One that does has a method `close()`, called at the end, which lets go of it; a provider without one is never asked.
     """
+    secret_names: Sequence[str] = ()
+    """Environment variables that hold secrets of other agents, for the same reason."""
+    session_wait: float = 0.0
+    """Seconds to wait for a conversation of the agent's own while a turn of another session is in it; then `SessionInUse`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +348,8 @@ class ProviderKind:
     factory: Callable[[Any, AgentContext], Provider]
     """Called with a validated instance of `options`."""
     summary: str = ""
+    environment: tuple[str, ...] = ()
+    """Environment variables that its backend reads credentials from by itself: they are its agents' own, and not for the children of others."""
 
 
 def tool_calls(parts: Sequence[Part]) -> tuple[ToolCall, ...]:

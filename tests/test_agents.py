@@ -60,17 +60,36 @@ def test_a_provider_gets_checked_options_with_secrets_resolved() -> None:
 
 
 def test_a_provider_is_told_the_secrets_of_the_other_agents_but_not_its_own() -> None:
-    environ = {"MINE": "m", "THEIRS": "t", "SHARED": "s"}
+    environ = {"MINE": "mine-0000", "THEIRS": "theirs-00", "SHARED": "shared-00"}
     own = agent(api_key={"env": "MINE"}, headers={"token": {"env": "SHARED"}})
     others = [
         own,
         agent("b", api_key={"env": "THEIRS"}),
-        agent("c", api_key="plain"),
+        agent("c", api_key="plain-000"),
         agent("d", api_key={"env": "SHARED"}),
         agent("e", api_key={"env": "GONE"}),
     ]
 
-    assert build(own, environ=environ, others=others).context.secret_values == ("plain", "t")
+    context = build(own, environ=environ, others=others).context
+
+    assert context.secret_values == ("plain-000", "theirs-00")
+    assert context.secret_names == ("GONE", "THEIRS")
+
+
+def test_what_a_kind_reads_by_itself_is_its_agents_own_and_no_other_kinds() -> None:
+    login = ProviderKind("login", Options, FakeProvider, environment=("LOGIN",))  # type: ignore[arg-type]
+    cloud = ProviderKind("cloud", Options, FakeProvider, environment=("CLOUD_KEY", "CLOUD_TOKEN"))  # type: ignore[arg-type]
+    agents = [agent("me", "login"), agent("twin", "login"), agent("b", "cloud"), agent("c", "fake", api_key={"env": "LOGIN"}), agent("d", "gone")]
+
+    context = build(agents[0], kinds=KINDS | {"login": login, "cloud": cloud}, environ={"LOGIN": "sk-login-1"}, others=agents).context
+
+    assert context.secret_names == ("CLOUD_KEY", "CLOUD_TOKEN")
+    assert context.secret_values == ()
+
+
+@pytest.mark.parametrize("stand_in", ["1", "true", "dummy", "local"])
+def test_a_stand_in_for_a_key_takes_no_variable_away(stand_in: str) -> None:
+    assert build(agent(), others=[agent("b", api_key=stand_in)], environ={"SWITCH": stand_in}).context.secret_values == ()
 
 
 def test_other_agents_commands_are_not_run(tmp_path: Path) -> None:

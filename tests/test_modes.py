@@ -119,6 +119,7 @@ def test_missing_configuration_folder_matches_any() -> None:
     assert resumable_session([replace(OWN, config_dir="/c")], "/w", None) is not None
     assert resumable_session([OWN], "/w", "/c") is not None
     assert resumable_session([replace(OWN, config_dir="/c")], "/w", "/d") is None
+    assert resumable_session([replace(OWN, config_dir="/c")], "/w", "/c/") is not None
 
 
 @given(

@@ -16,13 +16,13 @@ from orchestrator.cli.survey import SECONDS, Survey
 from orchestrator.errors import ConfigError, PluginError, StoreError
 from orchestrator.plugins import DISTRIBUTIONS, PluginManager, installed_entry_points, missing_kind
 from orchestrator.probes.aws import aws_facts
-from orchestrator.probes.leftovers import Marked
+from orchestrator.probes.leftovers import Marked, left_behind
 from orchestrator.probes.servers import Server, is_loopback
 from orchestrator.providers import CheckResult
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.problems import ConfigProblems
 from orchestrator.settings.resolution import Settings
-from orchestrator.settings.secrets import SecretRef
+from orchestrator.settings.secrets import SecretRef, masked
 from orchestrator.store import Health, Store
 
 if TYPE_CHECKING:
@@ -137,7 +137,10 @@ def _detail(result: CheckResult) -> str:
 
 def _configuration(front: Front, settings: Settings | None, problems: Sequence[str]) -> Iterator[Finding]:
     user = (settings.user_file if settings is not None else None) or front.paths.user_file
-    if os.path.lexists(user):
+    if user.is_symlink() and not user.exists():
+        detail = f"{user} is a link to {os.readlink(user)}, where nothing is"
+        yield Finding("configuration", "user file", "problem", detail, "put the file there, or remove the link")
+    elif os.path.lexists(user):
         yield Finding("configuration", "user file", "works" if settings is not None else "note", str(user))
     else:
         yield Finding("configuration", "user file", "absent", f"{user} is not there yet", "run `escalera doctor --write`")
@@ -160,7 +163,7 @@ def _server(server: Server) -> Finding:
     models = f"{len(server.models)} model{'' if len(server.models) == 1 else 's'}: {', '.join(server.models[:_MODELS_SHOWN])}"
     more = ", …" if len(server.models) > _MODELS_SHOWN else ""
     detail = f"{models}{more}" if server.status == "works" else server.detail
-    return Finding("servers", server.name, status[server.status], f"{server.url}: {detail}", hints.get(server.status))
+    return Finding("servers", server.name, status[server.status], f"{masked('url', server.url)}: {detail}", hints.get(server.status))
 
 
 def _claude(front: Front, survey: Survey) -> Iterator[Finding]:
@@ -237,7 +240,7 @@ def _kept(front: Front, marked: Sequence[Marked] | None) -> Iterator[Finding]:
         yield Finding("store", "database", "problem", error.message, error.hint)
         return
     yield from _database(health)
-    yield from _processes(marked, at_rest)
+    yield from _processes(marked, folder, at_rest)
 
 
 def _database(health: Health) -> Iterator[Finding]:
@@ -259,17 +262,17 @@ def _writable(folder: Path) -> bool:
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
-def _processes(marked: Sequence[Marked] | None, at_rest: Collection[str]) -> Iterator[Finding]:
+def _processes(marked: Sequence[Marked] | None, data: Path, at_rest: Collection[str]) -> Iterator[Finding]:
     """Only of sessions in which nobody works is it sure that their processes are left over."""
     if marked is None:
         yield Finding("processes", "left behind", "note", "they cannot be looked for on this system")
         return
-    left = [process for process in marked if process.session in at_rest]
+    left = left_behind(marked, data, at_rest)
     if not left:
         yield Finding("processes", "left behind", "works", "none")
     for process in left:
         detail = f"{process.name} (process {process.pid}) of session {process.session}, in which no turn runs"
-        yield Finding("processes", "left behind", "problem", detail, f"kill {process.pid}; the session's next turn with its agent ends it too")
+        yield Finding("processes", "left behind", "problem", detail, f"kill {process.pid}; the next turn of any session ends it too")
 
 
 def _sessions_at_rest(store: Store) -> set[str]:

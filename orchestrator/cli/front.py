@@ -180,11 +180,12 @@ class Front:
         `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken.
         """
         from orchestrator.crew import Crew
+        from orchestrator.probes.leftovers import owner_marks
 
         crew = Crew(
             settings or self.settings,
             self.plugins.kinds(),
-            environ=self.environ,
+            environ={**self.environ, **owner_marks(self.paths.data)},
             workspace=workspace,
             turn_timeout=turn_timeout,
             with_secrets=with_secrets,
@@ -204,12 +205,25 @@ class Front:
             self.output.notice(notice)
 
     def store(self, *, read_only: bool = False) -> Store:
-        """The store in the data folder; what it has to say stands on stderr, and what it finds later follows when it is closed."""
+        """The store in the data folder; what it has to say stands on stderr, and what it finds later follows when it is closed.
+
+        Whoever may write there ends first what a killed run has left behind.
+        """
         from orchestrator.store.sqlite import open_store
 
         self._store = open_store(self.paths.data, clock=self.clock, read_only=read_only)
         self._tell_notices(self._store)
+        if not read_only:
+            self._reap(self._store)
         return self._store
+
+    def _reap(self, store: Store) -> None:
+        from orchestrator.reaping import reap
+
+        left = reap(store, self.paths.data)
+        if left:
+            names = ", ".join(f"{process.name} ({process.pid})" for process in left)
+            self.output.notice(f"ended what a run of Escalera that was killed had left behind: {names}")
 
     def _tell_notices(self, store: Store) -> None:
         for notice in store.notices[self._told :]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from orchestrator.agents import agent_context
 from orchestrator.cli.checks import result_of
 from orchestrator.cli.front import Front
 from orchestrator.plugins import PluginManager
@@ -16,8 +17,9 @@ from orchestrator.probes.leftovers import Marked, marked_processes
 from orchestrator.probes.servers import Server, candidates, look_at, versioned
 from orchestrator.probes.side_by_side import Answered, side_by_side
 from orchestrator.probes.starting import Found
-from orchestrator.providers import SESSION_MARK, AgentContext, CheckResult, ProviderKind
+from orchestrator.providers import CheckResult, ProviderKind
 from orchestrator.settings.resolution import Settings
+from orchestrator.settings.secrets import masked
 
 SECONDS = 6.0
 """For all of it; each probe has shorter limits of its own, Claude Code two of 2.5 s."""
@@ -49,12 +51,13 @@ class Survey:
 def survey(front: Front, settings: Settings | None, plugins: PluginManager, *, servers: Sequence[str]) -> Survey:
     """Look around. `servers` are base URLs to ask in place of the usual ones. Contacts loopback only, unless they say otherwise."""
     environ = front.environ
-    configured = [url for agent in settings.agents.values() if isinstance(url := agent.options.get("base_url"), str)] if settings else []
+    options = [agent.options.get("base_url") for agent in settings.agents.values()] if settings else []
+    configured = [url for url in options if isinstance(url, str) and masked("base_url", url) == url]  # one with credentials is refused anyway
     addresses = [("named", versioned(url)) for url in servers] or candidates(environ, configured)
     kinds = {name: plugins.kinds().get(name) for name in _LOCAL_KINDS}
     questions: dict[str, Callable[[], Any]] = {url: partial(look_at, name, url) for name, url in addresses}
-    questions |= {kind: partial(_asked, found, front) for kind, found in kinds.items() if found is not None}
-    questions |= {"aws": partial(aws_facts, environ), "processes": partial(marked_processes, SESSION_MARK)}
+    questions |= {kind: partial(_asked, found, front, settings, plugins) for kind, found in kinds.items() if found is not None}
+    questions |= {"aws": partial(aws_facts, environ), "processes": marked_processes}
     answers = side_by_side(questions, seconds=SECONDS)
     return Survey(
         servers=[answers[url].value or Server(name, url, "absent", detail=_silence(answers[url])) for name, url in addresses],
@@ -66,9 +69,11 @@ def survey(front: Front, settings: Settings | None, plugins: PluginManager, *, s
     )
 
 
-def _asked(kind: ProviderKind, front: Front) -> Any:
-    """What an agent of that kind would say that has no options."""
-    return kind.factory(kind.options(), AgentContext(kind.name, front.workspace, front.environ)).check()
+def _asked(kind: ProviderKind, front: Front, settings: Settings | None, plugins: PluginManager) -> Any:
+    """What an agent of that kind would say that has no options, among the agents that are configured."""
+    others = [agent for agent in settings.agents.values() if agent.provider != kind.name] if settings else []
+    context = agent_context(kind, {}, others, plugins.kinds(), name=kind.name, environ=front.environ, workspace=front.cwd)
+    return kind.factory(kind.options(), context).check()
 
 
 def _silence(answer: Answered[Any]) -> str:

@@ -78,6 +78,8 @@ def _sections(path: Path) -> tuple[dict[str, dict[str, str]], str | None]:
     """The file's sections, and what is wrong with it; a file that is not there is empty."""
     parser = configparser.RawConfigParser(strict=False, default_section="")
     try:
+        if path.is_fifo():
+            return {}, f"{path} is a pipe, which whoever reads it waits for"
         with open(path, encoding="utf-8", errors="replace") as file:
             parser.read_string(file.read(_MOST_CHARS))
     except (FileNotFoundError, NotADirectoryError):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
+import os
 import re
+import signal
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, time
 from typing import Any, Literal
@@ -101,6 +106,13 @@ def secret_texts(value: object, *, environ: Mapping[str, str]) -> tuple[str, ...
     return ()
 
 
+def secret_variables(value: object) -> tuple[str, ...]:
+    """The environment variables that a value names as the place of a secret."""
+    if isinstance(value, Mapping):
+        return tuple(name for item in value.values() for name in secret_variables(item))
+    return (value.env,) if isinstance(value, SecretRef) and value.env else ()
+
+
 def masked(name: str, value: object) -> Any:
     """A value as it may be shown: secrets as `***`, references as what they are, URLs without what is secret in them.
 
@@ -113,9 +125,9 @@ def masked(name: str, value: object) -> Any:
     if isinstance(value, Mapping):
         return {key: masked("authorization" if name == "headers" and isinstance(item, str) else key, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [masked(name, item) for item in value]
+        return [_masked_word(name, before, item) for before, item in zip((None, *value), value, strict=False)]
     if isinstance(value, str):
-        return MASK if is_secret_name(name) else _URL_SECRET.sub(lambda match: (match[1] or "") + MASK + ("" if match[1] else "@"), value)
+        return MASK if is_secret_name(name) else _masked_text(name, value)
     return value
 
 
@@ -132,6 +144,26 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date | time):
         return value.isoformat()
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _masked_word(name: str, before: object, word: object) -> Any:
+    """One of a list, which may be a command line: `--api-key=…`, and what stands behind `--api-key`."""
+    if isinstance(word, str) and isinstance(before, str) and before.startswith("-") and is_secret_name(before):
+        return MASK
+    if isinstance(word, str) and word.startswith("-"):
+        flag, given, _ = word.partition("=")
+        return f"{flag}={MASK}" if given and is_secret_name(flag) else masked(name, word)
+    return masked(name, word)
+
+
+def _masked_text(name: str, text: str) -> str:
+    """A text without the secrets of a URL, or of the JSON object that it is."""
+    if text.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(text)
+            clear = masked(name, value)
+            return text if clear == value else json.dumps(clear, ensure_ascii=False)
+    return _URL_SECRET.sub(lambda match: (match[1] or "") + MASK + ("" if match[1] else "@"), text)
 
 
 def _carried(name: str, value: object) -> object:
@@ -164,16 +196,36 @@ def _from_env(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
 def _from_cmd(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
     """The first thing the command prints. Neither its output nor its errors are repeated: they may hold the secret."""
     try:
-        done = subprocess.run(ref.cmd, env=dict(environ), capture_output=True, stdin=subprocess.DEVNULL, timeout=_CMD_SECONDS, check=False)
+        code, output = _said(ref.cmd, environ)
     except subprocess.TimeoutExpired:
         raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} gave no secret within {_CMD_SECONDS} s") from None
     except (OSError, ValueError) as error:
         raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} cannot be run: {getattr(error, 'strerror', None) or error}") from None
-    secret = done.stdout.decode("utf-8", errors="replace").strip()
-    if done.returncode != 0 or not secret:
-        outcome = f"ended with exit code {done.returncode}" if done.returncode else "printed nothing"
+    secret = output.decode("utf-8", errors="replace").strip()
+    if code != 0 or not secret:
+        outcome = f"ended with exit code {code}" if code else "printed nothing"
         raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} {outcome}", hint="run it by hand to see why")
     return secret
+
+
+def _said(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bytes]:
+    """Exit code and output. Whatever cuts it short – the time, a cancel – ends the command and all it has started."""
+    process = subprocess.Popen(command, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    with process:
+        try:
+            output, _ = process.communicate(timeout=_CMD_SECONDS)
+        except BaseException:
+            _kill(process)
+            raise
+    return process.returncode, output
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _from_keyring(ref: SecretRef, _: Mapping[str, str], path: str) -> str:

@@ -82,6 +82,16 @@ def test_a_secret_shows_nothing_of_itself() -> None:
     assert masked("api_key", secret) == masked("api_key", "sk-5") == "***"
 
 
+def test_masking_reaches_into_command_lines_and_json() -> None:
+    servers = '{"env": {"MY_API_KEY": "c3", "A": "1"}, "headers": {"X": "d4"}}'
+    clear = '{"env": {"MY_API_KEY": "***", "A": "1"}, "headers": {"X": "***"}}'
+    words = ["--api-key=a1", "--token", "b2", "--max-turns", "3", "-v", "--settings", servers, "{no json"]
+
+    assert masked("extra_args", words) == ["--api-key=***", "--token", "***", "--max-turns", "3", "-v", "--settings", clear, "{no json"]
+    assert masked("mcp_config", '{"a":  1}') == '{"a":  1}'
+    assert masked("mcp_config", ["{" * 100_000]) == ["{" * 100_000]
+
+
 def test_masking_reaches_into_tables_lists_and_urls() -> None:
     value = {"deep": [{"api_key": "sk"}], "url": "http://u:p@h/?access_token=sk&b=1", "n": 3}
 

@@ -148,5 +148,6 @@ def test_without_a_terminal_it_is_denied_at_once_and_said(shell: Shell, asks) ->
     document = json.loads(result.stdout)
 
     assert (result.returncode, document["outcome"]) == (5, "completed")
-    assert any("nobody could be asked" in notice for notice in document["notices"])
+    asked = 'Claude Code wants to use Bash: {"command": "ls"}'
+    assert [notice for notice in document["notices"] if "denied" in notice] == [f"denied, since nobody could be asked: {asked}"]
     assert "nobody who could be asked" in document["answer"]

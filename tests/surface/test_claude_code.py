@@ -172,6 +172,39 @@ def test_cancelled_while_its_tool_runs_no_process_is_left(stage: Callable[..., S
     assert [turn["outcome"] for turn in play.shell.json("session", "show", "--json")["turns"]] == ["completed", "cancelled", "completed"]
 
 
+def test_other_agents_credentials_do_not_reach_its_tools(stage: Callable[..., Stage]) -> None:
+    look = {"command": "echo [$AWS_SECRET_ACCESS_KEY$AWS_SESSION_TOKEN$AWS_BEARER_TOKEN_BEDROCK$THEIRS]", "description": "look"}
+    bedrock = '[agents.cloud]\nprovider = "bedrock"\nmodel = "m"\nregion = "us-east-1"\n'
+    theirs = '[agents.other]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\napi_key = { env = "THEIRS" }\n'
+    play = stage(CallTool("Bash", look), Say("Seen."), more=f'allowed_tools = ["Bash"]\n{bedrock}{theirs}')
+    names = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "THEIRS")
+
+    play.shell.json("ask", "--json", "--escalate", "look", environ={name: f"of {name}" for name in names})
+
+    assert '"content": "[]"' in json.dumps(play.last["messages"])
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["a copy under another id", "the same session in another home"])
+def test_copies_of_a_session_never_take_a_turn_in_one_conversation_at_once(stage: Callable[..., Stage], tmp_path: Path, elsewhere: bool) -> None:
+    play = stage(Say("Hello."), Hang("half an ans"), Say("From the copy."))
+    first = play.ask("--escalate", "hello")
+    document = play.shell.json("session", "export", "--raw") | ({} if elsewhere else {"id": "copy"})
+    (tmp_path / "copy.json").write_text(json.dumps(document))
+    other = Shell(tmp_path / "other-home", play.shell.cwd) if elsewhere else play.shell
+    other.configure((play.shell.home / "config" / "config.toml").read_text())
+    assert other.run("session", "import", str(tmp_path / "copy.json")).returncode == 0
+    running = play.shell.start("ask", "--session", first["session"], "--escalate", "--json", "and now?")
+    assert play.strong.wait_for_messages(2, 30)
+    refused = other.json("--set", "session_wait=0s", "ask", "--json", "--session", document["id"], "--escalate", "me too", code=4)
+    assert refused["error"]["type"] == "SessionInUse"
+    assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=20)
+    assert json.loads(out)["outcome"] == "cancelled"
+    went_on = other.json("ask", "--json", "--session", document["id"], "--escalate", "and now me")
+    assert (went_on["mode"], went_on["answer"]) == ("continuation", "From the copy.")
+
+
 def _until(seen: Callable[[], bool], seconds: float) -> bool:
     """Whether it came true within that time."""
     deadline = time.monotonic() + seconds

@@ -103,6 +103,40 @@ def test_writes_a_configuration_of_what_it_found_that_works(machine: Machine) ->
     assert {agent["name"]: agent["roles"] for agent in agents} == {"local": ["primary"], "claude": ["escalation"]}
 
 
+def test_a_configuration_that_is_a_link_to_nothing_is_a_problem(machine: Machine) -> None:
+    machine.config.parent.mkdir(parents=True)
+    machine.config.symlink_to("/nonexistent/config.toml")
+
+    (found,) = of(machine.findings(), "configuration")
+
+    assert (found["status"], found["next"]) == ("problem", "put the file there, or remove the link")
+    assert "/nonexistent/config.toml" in found["detail"]
+
+
+def test_what_is_no_program_has_a_next_step(machine: Machine) -> None:
+    (machine.folder / "bin" / "claude").write_text("no program")
+    (machine.folder / "bin" / "claude").chmod(0o755)
+
+    (found,) = of(machine.findings(), "claude")
+
+    assert (found["status"], "Exec format error" in found["detail"]) == ("problem", True)
+    assert "`bin`" in found["next"]
+
+
+def test_pipes_in_the_place_of_files_hold_nothing_up(machine: Machine) -> None:
+    machine.claude(LOGGED_OUT)
+    for folder, name in ((".aws", "credentials"), (".claude", ".credentials.json")):
+        (machine.folder / folder).mkdir()
+        os.mkfifo(machine.folder / folder / name)
+    began = time.monotonic()
+
+    findings = machine.findings()
+
+    assert time.monotonic() - began < 5
+    assert "is a pipe" in next(finding["detail"] for finding in of(findings, "aws") if finding["status"] == "problem")
+    assert [finding["detail"] for finding in of(findings, "claude")] == ["not logged in: 2.1.197 (Claude Code) is installed"]
+
+
 @pytest.mark.parametrize("there", ["a file", "a dangling link"])
 def test_what_is_there_is_never_written_over(machine: Machine, there: str) -> None:
     machine.config.parent.mkdir(parents=True)
@@ -127,6 +161,21 @@ def test_a_claude_that_is_not_logged_in_is_no_choice(machine: Machine) -> None:
     assert "claude auth login" in claude["next"]
     assert 'provider = "openrouter"' in document["suggestion"]
     assert "claude-cli" not in document["suggestion"]
+
+
+def test_a_login_that_another_agent_uses_too_stays_claudes_and_stand_ins_for_keys_switch_nothing_off(machine: Machine) -> None:
+    machine.claude(LOGGED_OUT)
+    local = '[agents.local]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\napi_key = "1"\n'
+    shared = '[agents.other]\nprovider = "openai"\nbase_url = "https://api.anthropic.com/v1"\nmodel = "m"\napi_key = { env = "ANTHROPIC_API_KEY" }\n'
+    machine.shell.configure(f'primary = "local"\nescalation = "claude"\n{local}{shared}[agents.claude]\nprovider = "claude-cli"\n')
+
+    for environ in ({"ANTHROPIC_API_KEY": "sk-ant-dummy-1"}, {"CLAUDE_CODE_USE_BEDROCK": "1"}):
+        findings = machine.findings(code=1, **environ)
+
+        (found,) = of(findings, "claude")
+        (role,) = [finding for finding in of(findings, "roles") if finding["name"] == "escalation"]
+        assert (found["status"], role["status"]) == ("works", "works")
+        assert found["detail"] in role["detail"]
 
 
 def test_no_secret_is_ever_shown(machine: Machine) -> None:
@@ -243,7 +292,7 @@ def test_processes_left_behind_are_found_by_their_session(machine: Machine) -> N
             process.kill()
             process.wait()
     assert left["status"] == "problem"
-    assert left["next"].startswith(f"kill {started[0].pid};")
+    assert left["next"] == f"kill {started[0].pid}; the next turn of any session ends it too"
     assert statuses(machine.findings(), "processes") == {"left behind": "works"}
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,8 @@ def test_killed_while_it_streams_the_thread_goes_on(shell: Shell, tmp_path: Path
             before, sent = shell.json("session", "export"), len(strong.bodies)
             _streams_half(strong)
             process = shell.start("ask", "--stream-json", f"prompt {number}", environ=strong.environ)
-            assert _within(30, lambda sent=sent: len(strong.bodies) > sent)
+            assert HALF.startswith(_first_text(process))
+            assert len(strong.bodies) > sent
             _wait(process, chance.uniform(0.0, 0.5))
             process.kill()
             process.communicate()
@@ -67,11 +67,14 @@ def _streams_half(strong: Backend) -> None:
             strong.server.add(Reply(sse(chunk({"content": HALF}), done=False).writes, hold_open=True))
 
 
-def _within(seconds: float, seen: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not seen() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return seen()
+def _first_text(process: subprocess.Popen[str]) -> str:
+    """What it streams first: from there on it is in the midst of its answer."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["type"] == "text":
+            return str(event["text"])
+    raise AssertionError("it came to its end without a text")
 
 
 def _wait(process: subprocess.Popen[str], seconds: float) -> None:

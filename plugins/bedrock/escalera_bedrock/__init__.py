@@ -13,7 +13,8 @@ __all__ = ["escalera_provider_kinds"]
 @hookimpl
 def escalera_provider_kinds() -> Sequence[ProviderKind]:
     """The kind `bedrock`."""
-    from escalera_bedrock.options import BedrockOptions
+    from escalera_bedrock.options import CREDENTIALS, BedrockOptions
     from escalera_bedrock.provider import bedrock_provider
 
-    return (ProviderKind("bedrock", BedrockOptions, bedrock_provider, "models on Amazon Bedrock, with the credentials that AWS tools use"),)
+    summary = "models on Amazon Bedrock, with the credentials that AWS tools use"
+    return (ProviderKind("bedrock", BedrockOptions, bedrock_provider, summary, environment=CREDENTIALS),)

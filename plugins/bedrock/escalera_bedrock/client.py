@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
+
+from orchestrator.providers import Stop
 
 CONNECT_TIMEOUT = 5.0
 _METADATA_DIAL = 0.15
@@ -39,20 +45,38 @@ class Connection:
         return str(self.client.meta.endpoint_url)
 
 
-def connect(*, region: str | None, profile: str | None, endpoint_url: str | None, read_timeout: float | None) -> Connection:
+class Programs:
+    """Starts the `credential_process` of an agent, such that it ends, with all it has started, with the call that wanted it."""
+
+    def __init__(self) -> None:
+        self._stop: Stop | None = None
+
+    def belong_to(self, stop: Stop) -> None:
+        """From now on, what is started ends when that call is stopped."""
+        self._stop = stop
+
+    def __call__(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:  # as botocore calls `subprocess.Popen`
+        process: subprocess.Popen[bytes] = subprocess.Popen(command, start_new_session=True, **options)
+        if self._stop is not None:
+            self._stop.hold(lambda: _kill(process))
+        return process
+
+
+def connect(*, region: str | None, profile: str | None, endpoint_url: str | None, read_timeout: float | None, programs: Programs | None = None) -> Connection:
     """A client with retries switched off. Reads files and environment, may run a `credential_process`; sends nothing to Bedrock.
 
     Raises `Missing`, and what botocore raises while it looks for credentials.
     """
     from botocore.config import Config
 
-    session = _session(region, profile, metadata=False)
+    programs = programs or Programs()
+    session = _session(region, profile, programs, metadata=False)
     if session.region_name is None:
         raise Missing("region")
     token = os.environ.get("AWS_BEARER_TOKEN_BEDROCK")
     credentials = None if token else session.get_credentials()
     if credentials is None and not token and _metadata_answers(session._session):
-        session = _session(region, profile, metadata=True)
+        session = _session(region, profile, programs, metadata=True)
         credentials = session.get_credentials()
     if credentials is None and not token:
         raise Missing("credentials")
@@ -62,7 +86,17 @@ def connect(*, region: str | None, profile: str | None, endpoint_url: str | None
     return Connection(client, verify, tuple(_secrets(credentials, token)))
 
 
-def _session(region: str | None, profile: str | None, *, metadata: bool) -> Any:  # boto3.Session
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _session(region: str | None, profile: str | None, programs: Programs, *, metadata: bool) -> Any:  # boto3.Session
     """A session; without `metadata` it does not ask the machine's metadata service for credentials."""
     import boto3
     import botocore.session
@@ -72,8 +106,12 @@ def _session(region: str | None, profile: str | None, *, metadata: bool) -> Any:
         # Not by the session's own method, which makes whole seconds of it.
         core.get_component("config_store").set_config_variable("metadata_service_timeout", _METADATA_TIMEOUT)
     session = boto3.Session(botocore_session=core, region_name=region)
+    providers = core.get_component("credential_provider")
+    for provider in providers.providers:
+        if provider.METHOD == "custom-process":
+            provider._popen = programs
     if not metadata:
-        core.get_component("credential_provider").remove("iam-role")
+        providers.remove("iam-role")
     return session
 
 

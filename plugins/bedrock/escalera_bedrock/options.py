@@ -8,6 +8,12 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+CREDENTIALS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"),
+    *("AWS_BEARER_TOKEN_BEDROCK", "AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+)
+"""What boto3 takes from the environment to sign in with."""
+
 
 class Inference(BaseModel):
     """Converse's own inference parameters; everything else of a model's goes into `additional_fields`."""

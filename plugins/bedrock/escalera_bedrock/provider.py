@@ -17,7 +17,7 @@ from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOf
 from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts
 
 if TYPE_CHECKING:
-    from escalera_bedrock.client import Connection
+    from escalera_bedrock.client import Connection, Programs
     from escalera_bedrock.exchange import ConverseExchange, StreamEvent
 
 _CHECK_TIMEOUTS = Timeouts(first_byte=8.0, idle=4.0, turn=10.0)
@@ -43,6 +43,7 @@ class BedrockProvider:
         self._streams = True
         self._refreshed = False
         self._connection: Connection | None = None
+        self._programs: Programs | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -115,12 +116,16 @@ class BedrockProvider:
 
     def _send(self, body: Mapping[str, Any], timeouts: Timeouts, stop: Stop) -> Iterator[StreamEvent]:
         """The call and its events; runs in the exchange's thread."""
-        from escalera_bedrock.client import connect
+        from escalera_bedrock.client import Programs, connect
         from escalera_bedrock.exchange import OPENED
         from escalera_bedrock.wire import wired
 
         options, limit = self._options, _read_limit(timeouts)
-        connection = self._connection or connect(region=options.region, profile=options.profile, endpoint_url=options.endpoint_url, read_timeout=limit)
+        self._programs = self._programs or Programs()
+        self._programs.belong_to(stop)
+        connection = self._connection or connect(
+            region=options.region, profile=options.profile, endpoint_url=options.endpoint_url, read_timeout=limit, programs=self._programs
+        )
         self._connection = connection
         with wired(connection, stop, limit):
             if not self._streams:

@@ -13,7 +13,9 @@ ESCALERA_API_LEVEL = 1
 @hookimpl
 def escalera_provider_kinds() -> Sequence[ProviderKind]:
     """Register `claude-cli`."""
+    from escalera_claude_cli.environment import CREDENTIALS
     from escalera_claude_cli.options import ClaudeOptions
     from escalera_claude_cli.provider import ClaudeProvider
 
-    return [ProviderKind(name="claude-cli", options=ClaudeOptions, factory=ClaudeProvider, summary="Claude Code, through its command line")]
+    summary = "Claude Code, through its command line"
+    return [ProviderKind(name="claude-cli", options=ClaudeOptions, factory=ClaudeProvider, summary=summary, environment=CREDENTIALS)]

@@ -36,7 +36,7 @@ def check_claude(program: str, *, environ: Mapping[str, str], workspace: str, no
     except subprocess.TimeoutExpired:
         return CheckResult(False, "error", f"`{program} --version` gave no answer within {SECONDS:g} s", "run it by hand to see why")
     except OSError as error:
-        return CheckResult(False, "error", f"{program!r}: {error}")
+        return CheckResult(False, "error", f"{program!r}: {error}", "look at that file, and at the agent's `bin`: it cannot be run here as a program")
     said = said.strip()[:200]
     if code != 0:
         return CheckResult(False, "error", f"`{program} --version` ended with exit code {code}: {said}")

@@ -8,11 +8,9 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
-from pathlib import Path
 from typing import IO, Literal
 
 from escalera_claude_cli import processes
@@ -20,9 +18,9 @@ from escalera_claude_cli.command import command_line, json_line, program_path
 from escalera_claude_cli.environment import CONVERSATION_MARK
 from escalera_claude_cli.lines import Line, LineReader, Noise, Skipped
 from escalera_claude_cli.options import ClaudeOptions
+from escalera_claude_cli.prompt_file import SystemPromptFile
 from escalera_claude_cli.timing import Timing
 from orchestrator.errors import InvalidRequest
-from orchestrator.messages import well_formed
 from orchestrator.providers import Conversation
 
 STDERR_TAIL = 64 * 1024
@@ -262,20 +260,6 @@ class _Questions:
             self._over = True
             for event in self._withdrawn.values():
                 event.set()
-
-
-class SystemPromptFile:
-    """A text in a file only this user can read, in a folder of its own."""
-
-    def __init__(self, text: str) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="escalera-", ignore_cleanup_errors=True)
-        path = Path(self._folder.name) / "system-prompt.md"
-        path.touch(mode=0o600)
-        path.write_bytes(well_formed(text).encode())
-        self.path = str(path)
-
-    def remove(self) -> None:
-        self._folder.cleanup()
 
 
 def _start(argv: list[str], cwd: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,9 @@ from orchestrator.messages import Message, Text, well_formed
 from orchestrator.providers import Conversation, Request
 
 FILE_PLACEHOLDER = "<system-prompt-file>"
+
+_MENTION = re.compile(r"(?<![A-Za-z0-9._%+\\@-])@")
+"""An `@` that no word stands in front of. Claude Code takes fewer of them for a mention; which ones has changed before."""
 
 
 def command_line(options: ClaudeOptions, conversation: Conversation, *, program: str, system_prompt_file: str) -> list[str]:
@@ -36,10 +40,20 @@ def command_line(options: ClaudeOptions, conversation: Conversation, *, program:
 def user_line(request: Request) -> str:
     """The user message as one line of JSON: the context block, then the prompt.
 
-    The context block comes first, always: a message that begins with `/word` would be taken as a command of the CLI.
+    The context block comes first, always: a message that begins with `/word` would be taken as a command of the CLI. What it tells
+    is not the user's own words, so nothing in it may make the CLI read a file; the prompt does what it does in Claude Code.
     """
-    text = f"{conversation_of(request).context_block}\n\n{_prompt(request.messages)}"
+    text = f"{without_mentions(conversation_of(request).context_block)}\n\n{_prompt(request.messages)}"
     return json_line({"type": "user", "message": {"role": "user", "content": well_formed(text)}})
+
+
+def without_mentions(text: str) -> str:
+    """A text in whose place the CLI reads no file, asks no server and calls no agent: `@path` becomes `\\@path`.
+
+    Nothing invisible is put in, since the agent may copy it. It grows by one character for each `@`: some code in a digest, far less
+    than the budget's measure is off by.
+    """
+    return _MENTION.sub(r"\\@", text)
 
 
 def preview(options: ClaudeOptions, request: Request) -> dict[str, Any]:  # the document of page 6

@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from escalera_claude_cli.options import ClaudeOptions
-from orchestrator.providers import SESSION_MARK
+from orchestrator.providers import SESSION_MARK, STORE_MARK
 
 OUTER_SESSION = frozenset(
     {
         *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_PARENT_SESSION_ID", "CLAUDE_CODE_CHILD_SESSION"),
         *("CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_EXECPATH", "CLAUDE_CODE_TASK_LIST_ID", "CLAUDE_CODE_TEAM_NAME"),
         *("CLAUDE_CODE_AGENT_NAME", "CLAUDE_CODE_AGENT_ID", "CLAUDE_AGENT_SDK_VERSION", "CLAUDE_PROJECT_DIR", "CLAUDE_ENV_FILE", "CLAUDE_EFFORT", "AI_AGENT"),
+        *("CLAUDE_CODE_REMOTE", "CLAUDE_CODE_REMOTE_SESSION_ID", "CLAUDE_CODE_TMUX_SESSION", "CLAUDE_CODE_SESSION_LOG", "CLAUDE_SESSION_ID"),
+        *("CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR", "CLAUDE_CODE_SESSION_KIND", "CLAUDE_CODE_SESSION_NAME"),
     }
 )
 """What Claude Code sets for its own children. With these a child refuses to start, or takes itself for a part of the outer session."""
 
+LOGINS = ("CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY")
+"""What logs it in; it takes the first of them that is set."""
+
+CREDENTIALS = (*LOGINS, "CLAUDE_CODE_OAUTH_REFRESH_TOKEN", "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_CUSTOM_HEADERS")
+"""What Claude Code takes from the environment to sign in with: its own, also where another agent is given the same."""
+
+BACKENDS = {
+    "CLAUDE_CODE_USE_BEDROCK": "Amazon Bedrock",
+    "CLAUDE_CODE_USE_VERTEX": "Google Vertex AI",
+    "CLAUDE_CODE_USE_FOUNDRY": "Microsoft Foundry",
+}
+"""What says that it works through somebody else's cloud, with the login of that."""
+
 CONVERSATION_MARK = "_ESCALERA_EXTERNAL_SESSION"
 """By this one and the session's the processes of a turn are found again when nothing else leads to them."""
+
+_SECRET_NAME = re.compile(r"key|token|secret|passw|auth|cookie|credential|headers", re.IGNORECASE)
+_SHORTEST_SECRET = 4
 
 MAX_RETRIES = "CLAUDE_CODE_MAX_RETRIES"
 OWN_RETRIES = 1
 """The CLI's own retries of a request (its default waits for minutes). Not 0: once an answer has begun, only the CLI can repeat one."""
 
 
-def child_environment(environ: Mapping[str, str], options: ClaudeOptions, secret_values: Sequence[str] = ()) -> dict[str, str]:
+def child_environment(
+    environ: Mapping[str, str], options: ClaudeOptions, secret_values: Sequence[str] = (), secret_names: Sequence[str] = ()
+) -> dict[str, str]:
     """The user's environment, minus the marks of an outer Claude session and the secrets of other agents, then `env` of the options."""
-    secrets = {value for value in secret_values if value}
-    kept = {name: value for name, value in environ.items() if name not in OUTER_SESSION | {SESSION_MARK, CONVERSATION_MARK} and value not in secrets}
+    left_out = OUTER_SESSION | {SESSION_MARK, CONVERSATION_MARK}
+    foreign = {name for name, value in environ.items() if name in secret_names or value in secret_values}
+    kept = {name: value for name, value in environ.items() if name not in left_out and (name not in foreign or _is_own(name, environ, options))}
     for name, value in options.env.items():
         if value is False:
             kept.pop(name, None)
@@ -36,11 +58,33 @@ def child_environment(environ: Mapping[str, str], options: ClaudeOptions, secret
     return kept
 
 
+def works_through(environ: Mapping[str, str], backend: str) -> bool:
+    """Whether one of `BACKENDS` is switched on."""
+    return environ.get(backend, "").lower() not in ("", "0", "false", "no", "off")
+
+
+def _is_own(name: str, environ: Mapping[str, str], options: ClaudeOptions) -> bool:
+    """Whether it signs in with that: on Bedrock with what AWS tools take, as an agent of ours on Bedrock does."""
+    setting = options.env.get("CLAUDE_CODE_USE_BEDROCK")
+    switch = environ.get("CLAUDE_CODE_USE_BEDROCK", "") if setting is None else setting.get_secret_value() if setting else ""
+    return name in CREDENTIALS or (name.startswith("AWS_") and works_through({"CLAUDE_CODE_USE_BEDROCK": switch}, "CLAUDE_CODE_USE_BEDROCK"))
+
+
+def without_secrets(text: str, environ: Mapping[str, str], options: ClaudeOptions) -> str:
+    """A text of the program's, for an error: it may quote the key that was refused, or be of a wrapper that tells everything."""
+    names = {*CREDENTIALS, *(name for name in options.env if _SECRET_NAME.search(name))}
+    secrets = {environ[name] for name in names if len(environ.get(name, "")) >= _SHORTEST_SECRET}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
 def own_retries(retries_left: int | None) -> int:
     """How often the CLI may repeat a request by itself: each time counts among the retries of the turn."""
     return OWN_RETRIES if retries_left is None else min(OWN_RETRIES, retries_left)
 
 
-def marks(session: str, conversation: str) -> dict[str, str]:
-    """Variables that mark every process of a turn."""
-    return {CONVERSATION_MARK: conversation, **({SESSION_MARK: session} if session else {})}
+def marks(session: str, conversation: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that mark every process of a turn: its conversation, its session, and the store that session is in."""
+    told = {SESSION_MARK: session, STORE_MARK: environ.get(STORE_MARK, "")}
+    return {CONVERSATION_MARK: conversation, **{name: value for name, value in told.items() if value}}

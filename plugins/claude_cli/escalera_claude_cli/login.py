@@ -8,21 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_BACKENDS = {
-    "CLAUDE_CODE_USE_BEDROCK": "Amazon Bedrock",
-    "CLAUDE_CODE_USE_VERTEX": "Google Vertex AI",
-    "CLAUDE_CODE_USE_FOUNDRY": "Microsoft Foundry",
-}
-_CREDENTIALS = ("CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY")
+from escalera_claude_cli.environment import BACKENDS, LOGINS, works_through
+
 _MOST_BYTES = 10_000_000
 
 
 def login_found(environ: Mapping[str, str], *, now: float, platform: str) -> str | None:
     """How it is logged in, in words; `None` where nothing shows it. `now` in seconds since 1970, `platform` as in `sys.platform`."""
-    for variable, backend in _BACKENDS.items():
-        if environ.get(variable, "").lower() not in ("", "0", "false", "no", "off"):
+    for variable, backend in BACKENDS.items():
+        if works_through(environ, variable):
             return f"works through {backend}"
-    for variable in _CREDENTIALS:
+    for variable in LOGINS:
         if environ.get(variable):
             return f"logged in by {variable}"
     return _login_in_files(environ, now=now, platform=platform)
@@ -55,6 +51,8 @@ def _is_usable(login: object, now: float) -> bool:
 def _object(path: Path) -> dict[str, Any]:
     """A file's JSON object; empty where there is none."""
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return {}
         with open(path, "rb") as file:
             value = json.loads(file.read(_MOST_BYTES))
     except (OSError, ValueError, RecursionError):

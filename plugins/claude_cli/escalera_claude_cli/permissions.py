@@ -56,7 +56,8 @@ def _ask_permission(
     answer = ask(Question(message=_permission_text(request, tool, tool_input), mode="confirm", withdrawn=withdrawn))
     if answer.action == "accept":
         return _allow(tool_input), None
-    return _deny(answer), f"permission denied: {tool} ({_why(answer)})"
+    # That nobody is there, whoever would have asked has told already, with the whole question.
+    return _deny(answer), None if answer.by == "nobody" else f"permission denied: {tool} ({_why(answer)})"
 
 
 def _permission_text(request: Mapping[str, Any], tool: str, tool_input: Mapping[str, Any]) -> str:
@@ -80,7 +81,7 @@ def _ask_entries(tool_input: dict[str, Any], ask: Ask, withdrawn: threading.Even
         text = str(entry.get("question")) if isinstance(entry, dict) else str(entry)
         answer = ask(Question(message=well_formed(text), mode="form", schema=_schema(entry), withdrawn=withdrawn))
         if answer.action != "accept":
-            return _deny(answer), f"a question of Claude Code was not answered ({_why(answer)})"
+            return _deny(answer), None if answer.by == "nobody" else f"a question of Claude Code was not answered ({_why(answer)})"
         answers[text] = _chosen(answer)
     return _allow({**tool_input, "answers": answers}), None
 
@@ -114,7 +115,7 @@ def _deny(answer: Answer) -> dict[str, Any]:
 
 
 def _why(answer: Answer) -> str:
-    return {"expiry": "nobody answered in time", "nobody": "nobody could be asked", "asker": "withdrawn"}.get(answer.by, f"{answer.action} by {answer.by}")
+    return {"expiry": "nobody answered in time", "asker": "withdrawn"}.get(answer.by, f"{answer.action} by {answer.by}")
 
 
 def _response(line: Line, response: Mapping[str, Any]) -> dict[str, Any]:

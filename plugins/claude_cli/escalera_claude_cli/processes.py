@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from escalera_claude_cli.environment import CONVERSATION_MARK
+from orchestrator.providers import SESSION_MARK, STORE_MARK
 
 POLL = 0.02
 """Seconds between two looks at processes that are ending: those of others cannot be waited for."""
@@ -43,21 +44,43 @@ def family(pid: int) -> set[Process]:
 
 
 def marked(marks: Mapping[str, str]) -> set[Process]:
-    """Processes with one of these variables in their environment, but for this one and those it was started by.
+    """Processes of this user with one of these variables in their environment, but for this one and those it was started by.
 
     Where there is no /proc no environment can be read, and none are found.
     """
-    wanted = {f"{name}={value}".encode() for name, value in marks.items()}
+    wanted = {os.fsencode(f"{name}={value}") for name, value in marks.items()}
     table = {process: parent for process, parent in _table().items() if wanted & _environment(process.pid)}
     return set(table) - _ancestors_and_self()
 
 
 def of_turn(marks: Mapping[str, str]) -> set[Process]:
-    """What bears a turn's marks: its conversation's, or its session's alone, unless it descends from this process: another agent's child may wait there."""
-    found = marked(marks)
+    """What bears a turn's marks: its conversation's, or its session's alone, unless it descends from this process: another agent's child may wait there.
+
+    Never what belongs to another session, or to one of the same id in another store.
+    """
+    found = marked(_only(marks, CONVERSATION_MARK, SESSION_MARK))
     if not found:
         return found
-    return marked({name: value for name, value in marks.items() if name == CONVERSATION_MARK}) | (found - family(os.getpid()))
+    return (marked(_only(marks, CONVERSATION_MARK)) | (found - family(os.getpid()))) - _of_others(found, marks)
+
+
+def of_others(marks: Mapping[str, str]) -> set[Process]:
+    """What is in a turn's conversation, but for another session, or for one in another store."""
+    return _of_others(marked(_only(marks, CONVERSATION_MARK)), marks)
+
+
+def _of_others(found: set[Process], marks: Mapping[str, str]) -> set[Process]:
+    ours = {name: os.fsencode(f"{name}={marks[name]}") for name in (SESSION_MARK, STORE_MARK) if name in marks}
+
+    def contradicts(process: Process) -> bool:
+        told = _environment(process.pid)
+        return any(variable.startswith(f"{name}=".encode()) and variable != own for name, own in ours.items() for variable in told)
+
+    return {process for process in found if contradicts(process)}
+
+
+def _only(marks: Mapping[str, str], *names: str) -> dict[str, str]:
+    return {name: value for name, value in marks.items() if name in names}
 
 
 def marks_are_readable() -> bool:
@@ -137,6 +160,8 @@ def _look_with_ps(pids: list[int] | None) -> Iterator[tuple[Process, int]]:
 
 def _environment(pid: int) -> set[bytes]:
     try:
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+            return set()
         return set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except OSError:
         return set()

@@ -7,11 +7,12 @@ from typing import Any
 
 from escalera_claude_cli import command, processes
 from escalera_claude_cli.check import check_claude
-from escalera_claude_cli.environment import child_environment
+from escalera_claude_cli.environment import child_environment, without_secrets
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.turn import run_turn
 from escalera_claude_cli.waiting import Waiting
+from orchestrator.errors import ProviderError
 from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request
 
 CAPABILITIES = Capabilities(
@@ -25,7 +26,7 @@ class ClaudeProvider:
     def __init__(self, options: ClaudeOptions, context: AgentContext, timing: Timing | None = None) -> None:
         self._options = options
         self._context = context
-        self._environ = child_environment(context.environ, options, context.secret_values)
+        self._environ = child_environment(context.environ, options, context.secret_values, context.secret_names)
         self._timing = timing or Timing()
         # Where no process can be found by its marks, a child could wait on while another process of ours goes on with its conversation.
         self._waiting = Waiting(self._timing.longest_wait) if context.long_lived and processes.marks_are_readable() else None
@@ -50,7 +51,15 @@ class ClaudeProvider:
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
         """Run one turn. Raises from the error tree; `ask` is called in the thread that iterates."""
         cancel.raise_if_set()
-        yield from run_turn(self._options, request, environ=self._environ, timing=self._timing, cancel=cancel, ask=ask, waiting=self._waiting)
+        wait = self._context.session_wait
+        try:
+            yield from run_turn(
+                self._options, request, environ=self._environ, timing=self._timing, cancel=cancel, ask=ask, waiting=self._waiting, session_wait=wait
+            )
+        except ProviderError as error:
+            error.message = without_secrets(error.message, self._environ, self._options)
+            error.args = (error.message,)
+            raise
 
     def close(self) -> None:
         """End the child that waits for a next turn; turns after this one keep none."""

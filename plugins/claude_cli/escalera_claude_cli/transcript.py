@@ -74,6 +74,8 @@ class Transcript:
         self.tool_calls = 0
         self.settled = True
         """Whether all that was done is over with the turn, as far as its tools tell."""
+        self.asked_for: set[str] = set()
+        """Tools that a permission was asked for: what became of it is told then."""
         self.open_tools: set[str] = set()
         """Tools that run: their silence is not the agent's."""
         self._texts: list[str] = []
@@ -121,6 +123,8 @@ class Transcript:
                 yield from self._take_assistant(line)
             case "user":
                 yield from self._take_user(_mapping(line.get("message")))
+            case "control_request":
+                self.asked_for.add(_string(_mapping(line.get("request")).get("tool_name")))
             case "rate_limit_event":
                 self._take_rate_limit(_mapping(line.get("rate_limit_info")))
             case "result":
@@ -212,7 +216,7 @@ class Transcript:
         yield from self._take_session_id(line)
         if usage := _usage(line, _mapping(self._before)):
             yield UsageReport(usage)
-        denied = {_string(_mapping(denial).get("tool_name")) for denial in _sequence(line.get("permission_denials"))}
+        denied = {_string(_mapping(denial).get("tool_name")) for denial in _sequence(line.get("permission_denials"))} - self.asked_for
         if denied:
             yield Notice(f"permissions denied: {', '.join(sorted(denied))}")
 

@@ -19,7 +19,7 @@ from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.transcript import Transcript
 from escalera_claude_cli.verdict import Ending, judge
 from escalera_claude_cli.waiting import Waiting, terms_of
-from orchestrator.errors import Cancelled, ProviderError, TimedOut
+from orchestrator.errors import Cancelled, ProviderError, SessionInUse, TimedOut
 from orchestrator.providers import Ask, Cancel, Event, Finished, Notice, Request, UsageReport
 
 POLL = 0.1
@@ -37,6 +37,7 @@ def run_turn(
     cancel: Cancel,
     ask: Ask,
     waiting: Waiting | None = None,
+    session_wait: float = 0.0,
     platform: str = sys.platform,
 ) -> Iterator[Event]:
     """Run one turn. Whatever ends it – its result, an error, a cancel, a closed iterator – no process and no file is left.
@@ -50,13 +51,28 @@ def run_turn(
             with contextlib.suppress(_Unheard):
                 yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
                 return
-    turn_marks = marks(request.session, conversation.id)
+    turn_marks = marks(request.session, conversation.id, environ)
+    _wait_for_others(turn_marks, request.agent, timing, cancel, session_wait)
     processes.end(processes.of_turn(turn_marks), grace=REAP_GRACE)  # left behind by a kill of ours: one turn at a time per session
     if MAX_RETRIES not in options.env:
         environ = {MAX_RETRIES: str(own_retries(request.retries_left)), **environ}
     stays = waiting is not None
     child = Child(options, conversation, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing, stays=stays, platform=platform)
     yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
+
+
+def _wait_for_others(turn_marks: Mapping[str, str], agent: str, timing: Timing, cancel: Cancel, seconds: float) -> None:
+    """Wait until no other session, of this home or another, has a turn in the conversation: two at once would each go on without the other."""
+    deadline = timing.monotonic() + seconds
+    while others := processes.of_others(turn_marks):
+        cancel.raise_if_set()
+        if timing.monotonic() >= deadline:
+            numbers = ", ".join(sorted(str(process.pid) for process in others))
+            raise SessionInUse(
+                f"the conversation of {agent!r} is in use by another session (process {numbers}) and did not become free within {seconds:g} s",
+                hint="this session and that one are copies of one another: try again when its turn has ended, or begin another conversation with --fresh",
+            )
+        cancel.event.wait(POLL)
 
 
 def _turn_of(child: Child, options: ClaudeOptions, request: Request, timing: Timing, cancel: Cancel, ask: Ask, waiting: Waiting | None) -> Iterator[Event]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from escalera_claude_cli.command import user_line
+from escalera_claude_cli.command import user_line, without_mentions
 from escalera_claude_cli.environment import child_environment
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.provider import ClaudeProvider
@@ -54,6 +54,23 @@ def test_message_is_one_line_of_ascii_whatever_it_holds(stage):
     assert json.loads(line)["message"]["content"] == "[context]\n\na\nb\u2028c\x85d\ufffde\ufffdf 😀"
 
 
+def test_mentions_are_disarmed_in_the_context_and_left_to_the_user_in_the_prompt(stage):
+    request = stage.request("explain @a.py", context_block='see @/etc/hosts, @"b c" and me@example.org\n@~/x')
+
+    content = json.loads(user_line(request))["message"]["content"]
+
+    assert content == 'see \\@/etc/hosts, \\@"b c" and me@example.org\n\\@~/x\n\nexplain @a.py'
+    assert provider().preview(request)["stdin"] == user_line(request)
+
+
+@pytest.mark.parametrize("before", ["", " ", "\n", "\t", "(", '"', "`", "。", "\u00a0", "\u3000", "\ufeff", "\u2028", "\x00", "é", "見"])
+def test_every_at_that_could_be_a_mention_is_disarmed_once(before):
+    once = without_mentions(f"{before}@x")
+
+    assert once == f"{before}\\@x"
+    assert without_mentions(once) == once
+
+
 @pytest.mark.parametrize(
     ("wrong", "key"),
     [({"modell": "x"}, "modell"), ({"model": "-x"}, "model"), ({"allowed_tools": [""]}, "allowed_tools"), ({"env": {"A": True}}, "env")]
@@ -72,6 +89,19 @@ def test_environment_is_the_users_without_what_belongs_to_others():
     child = child_environment({**environ, **secrets}, options, ["sk-other", ""])
 
     assert child == {"HOME": "/h", "CLAUDE_CODE_USE_BEDROCK": "1", "ADDED": "yes", "CLAUDE_CODE_MAX_RETRIES": "0"}
+
+
+def test_variables_of_other_agents_are_left_out_unless_they_are_its_own_login():
+    names = ("ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK", "OPENROUTER_API_KEY")
+    environ = {name: f"value of {name}" for name in names} | {"COPY": "value of ANTHROPIC_API_KEY"}
+
+    def left(**env):
+        return set(child_environment(environ, ClaudeOptions(env=env), ["value of ANTHROPIC_API_KEY", "value of AWS_BEARER_TOKEN_BEDROCK"], names))
+
+    assert left() == {"ANTHROPIC_API_KEY"}
+    assert left(CLAUDE_CODE_USE_BEDROCK="0") == {"ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK"}
+    assert left(CLAUDE_CODE_USE_BEDROCK="1") == {"ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK", "CLAUDE_CODE_USE_BEDROCK"}
+    assert left(OPENROUTER_API_KEY="given") == {"ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"}
 
 
 def test_retries_of_the_cli_are_bounded_unless_the_user_says_otherwise(stage):

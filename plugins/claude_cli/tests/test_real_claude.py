@@ -59,6 +59,38 @@ def test_prompt_arrives_as_it_is(stage, serve, turn, prompt):
     assert user_text(server.messages[0].body) == f"[context]\n\n{prompt}"
 
 
+MENTIONS = (
+    *("@{}", "see @{} now", "- @{}", "> @{}", "| @{} |", "```\n@{}\n```", "    @{}", 'see @"{}" now', "see @{}#L1-2", "x\t@{}", "x\r\n@{}", "(@{})", "`@{}`"),
+    *("a\u00a0@{}", "a\u3000@{}", "a\ufeff@{}", "a\u2028@{}", "a\x0b@{}", "a\u2003@{}", "。@{}", "、@{}", "？@{}", "！@{}", "a \uff20{}", "a @@{}", "a \\@{}"),
+)
+"""Ways to name a file; most of them make the program read it where they stand in a prompt."""
+
+
+def files_read(stage, server, turn, **texts) -> list[str]:
+    """Which of the files, each named in a way of its own, the model was told of."""
+    paths = [stage.folder / f"file{number}.txt" for number in range(len(MENTIONS))]
+    for number, path in enumerate(paths):
+        path.write_text(f"secret-{number}-\n")
+    for name in ("in-folder.txt", "in home.txt"):
+        (stage.workspace / name).write_text(f"secret of {name}")
+    named = "\n".join(way.format(path) for way, path in zip(MENTIONS, paths, strict=True)) + '\n@in-folder.txt @./in-folder.txt @"in home.txt"'
+
+    outcome = turn(server, stage.request(id=ID, **{name: text.format(named) for name, text in texts.items()}))
+
+    assert outcome.error is None
+    told = str([message.body for message in server.messages])
+    return [way for number, way in enumerate(MENTIONS) if f"secret-{number}-" in told] + (["the workspace's"] if "secret of" in told else [])
+
+
+def test_no_file_that_the_context_names_is_read(stage, serve, turn):
+    assert files_read(stage, serve(Say("Yes.")), turn, context_block="[context]\n{}", system_text="{}") == []
+
+
+def test_files_that_the_user_names_are_read_as_ever(stage, serve, turn):
+    """Else the test above would prove nothing."""
+    assert len(files_read(stage, serve(Say("Yes.")), turn, prompt="{}")) > 15
+
+
 def test_tool_runs_once_it_is_allowed(stage, serve, turn):
     server = serve(CallTool("Bash", {"command": "echo made > made.txt; echo done", "description": "make"}), Say("Made it."))
 
@@ -76,7 +108,7 @@ def test_tool_does_not_run_when_nobody_can_be_asked(stage, serve, turn):
 
     assert outcome.texts == ["Not allowed."]
     assert not (stage.workspace / "made.txt").exists()
-    assert "nobody could be asked" in outcome.notices
+    assert outcome.notices == ""  # whoever would have asked tells it
     assert "nobody who could be asked" in str(server.messages[1].body["messages"][-1])
 
 

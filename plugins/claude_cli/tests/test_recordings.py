@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ ANSWERED = {
     "25-partial-split-tags": (["I am thirsty. <milk:need:abc123>a glass of water</milk:need:abc123> and <milk:percept:p7/> seen."], (10, 20)),
     "26-partial-broken-stream-restart": (["Second try: <milk:need:def456>tea</milk:need:def456>"], (10, 20)),
     "27-partial-tool-and-thinking": (["One moment.", "Said hi."], (20, 40)),
+    "28-answer-200kb": (None, (10, 20)),
     "29-unicode": (None, (10, 20)),
     "30-multi-turn-interrupt": (["First answer."], (10, 20)),
     "31-rate-limit-warning": (["Careful now."], (10, 20)),
@@ -54,8 +56,16 @@ FAILED = {
 }
 
 
+SPENT = {"06-permission-denied-interrupt": (10, 20, 0.00055), "24-max-turns": (10, 20, 0.00055)}
+"""What the failed ones have cost; the others name no tokens."""
+
+
 def replay(stage, name, **more):
-    return stage.replay(RECORDINGS / f"{name}.ndjson", exit_code=EXITS[name]["exit"], stderr=EXITS[name]["stderr"], **more)
+    path = RECORDINGS / f"{name}.ndjson"
+    if not path.exists():
+        path = stage.folder / path.name
+        path.write_bytes(gzip.decompress((RECORDINGS / f"{name}.ndjson.gz").read_bytes()))
+    return stage.replay(path, exit_code=EXITS[name]["exit"], stderr=EXITS[name]["stderr"], **more)
 
 
 def test_every_recording_has_an_expectation():
@@ -84,6 +94,8 @@ def test_failed_recording_is_its_error_and_no_answer(stage, name):
     assert outcome.error.partial == partial
     assert outcome.finished is None
     assert not outcome.texts
+    spent = outcome.usage and (outcome.usage.input_tokens, outcome.usage.output_tokens, outcome.usage.cost_usd)
+    assert spent == SPENT.get(name)
 
 
 def test_overflow_carries_both_numbers(stage):
@@ -161,12 +173,10 @@ def test_reply_to_a_permission_request_is_what_the_cli_took(stage, name, answer)
     assert ours == taken
 
 
-def test_long_answer_in_one_line_arrives_whole(stage):
-    """In the place of recording 28: 204,800 characters in one line, told three times over."""
-    answer = "word " * 40_960
-    path = stage.folder / "long.ndjson"
-    message = {"type": "assistant", "message": {"id": "a", "model": "m", "content": [{"type": "text", "text": answer}]}}
-    lines = [message, {"type": "result", "is_error": False, "result": answer, "num_turns": 1}]
-    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+@pytest.mark.parametrize(("by", "told"), [("human", "permission denied: Bash (decline by human)"), ("nobody", "")])
+def test_a_denial_is_told_once(stage, by, told):
+    assert replay(stage, "05-permission-denied", ask=lambda question: Answer("decline", by=by)).notices == told
 
-    assert stage.replay(path).texts == [answer]
+
+def test_long_answer_in_one_line_arrives_whole(stage):
+    assert [len(text) for text in replay(stage, "28-answer-200kb").texts] == [204_800]

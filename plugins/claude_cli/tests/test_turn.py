@@ -148,6 +148,16 @@ def test_orphan_of_a_killed_orchestrator_is_ended_at_the_next_turn(stage):
     assert not processes.marked(mark)
 
 
+@pytest.mark.parametrize("own", [True, False], ids=["by env", "by the user's environment"])
+def test_login_that_the_program_tells_is_in_no_error(stage, own):
+    login = {"ANTHROPIC_API_KEY": "sk-own-secret"}
+
+    outcome = stage.turn("sys.exit('no, ' + os.environ['ANTHROPIC_API_KEY'] + ' is wrong')", **{"env" if own else "environ": login})
+
+    assert "no, *** is wrong" in outcome.error.message
+    assert "sk-own" not in str(outcome.error)
+
+
 def test_output_held_open_by_a_process_that_outlives_the_child_ends_with_the_child(stage):
     outcome = stage.turn("heard(); say(init(), assistant(text('half')))\nsubprocess.Popen(['sleep', '3'], env={}, start_new_session=True)")
 

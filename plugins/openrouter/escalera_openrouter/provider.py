@@ -17,7 +17,18 @@ from escalera_openrouter.answer import Answer
 from escalera_openrouter.body import chat_body, encode
 from escalera_openrouter.failures import excerpt, http_failure
 from escalera_openrouter.sse import EventParser, EventTooLarge, ServerEvent
-from orchestrator.errors import AuthFailed, EscaleraError, Incomplete, InvalidRequest, OutOfFunds, ProtocolError, ProviderError, RateLimited, Unavailable
+from orchestrator.errors import (
+    AuthFailed,
+    EscaleraError,
+    Incomplete,
+    InvalidRequest,
+    OutOfFunds,
+    ProtocolError,
+    ProviderError,
+    RateLimited,
+    TimedOut,
+    Unavailable,
+)
 from orchestrator.messages import CostSource
 from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts
 
@@ -220,9 +231,13 @@ class OpenAIProvider:
                     raise _redirected(head, self._endpoint.where)
                 content = _collect(exchange, _CHECK_BODY_MAX + 1)
                 _require_less(content, _CHECK_BODY_MAX, self._endpoint.where)
+                if exchange.broken is not None:
+                    raise Unavailable(f"{self._endpoint.where} broke its answer off after {len(content)} bytes.")
                 return head.status, mask.bytes(content)
         except ProviderError as error:
             mask.apply(error)
+            if isinstance(error, TimedOut):
+                error.hint = "Check base_url, and that the server there is well."  # a check has its own times, which no setting changes
             raise
 
     def _ask_about_key(self, url: str) -> None:

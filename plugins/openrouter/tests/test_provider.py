@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -273,6 +275,21 @@ def test_a_body_without_end_is_not_taken_into_memory() -> None:
         turn = run(openai(server.url))
         assert isinstance(turn.error, ProtocolError)
         assert "more than 32 MB" in turn.error.message
+
+
+def test_a_list_of_models_that_is_cut_off_is_none() -> None:
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000000000\r\n\r\n{}")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        result = openai(f"http://127.0.0.1:{listener.getsockname()[1]}").check()
+
+    assert (result.ok, result.status) == (False, "error")
+    assert "broke its answer off after 2 bytes" in result.detail
 
 
 def test_a_check_says_that_nothing_answers() -> None:
