@@ -91,6 +91,17 @@ def test_environment_is_the_users_without_what_belongs_to_others():
     assert child == {"HOME": "/h", "CLAUDE_CODE_USE_BEDROCK": "1", "ADDED": "yes", "CLAUDE_CODE_MAX_RETRIES": "0"}
 
 
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_REMOTE", "CLAUDE_CODE_REMOTE_SESSION_ID", "CLAUDE_CODE_TMUX_SESSION"),
+        *("CLAUDE_CODE_SESSION_LOG", "CLAUDE_SESSION_ID", "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR"),
+    ],
+)
+def test_no_mark_of_an_outer_session_is_handed_on(mark):
+    assert child_environment({mark: "outer", "HOME": "/h"}, ClaudeOptions()) == {"HOME": "/h"}
+
+
 def test_variables_of_other_agents_are_left_out_unless_they_are_its_own_login():
     names = ("ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK", "OPENROUTER_API_KEY")
     environ = {name: f"value of {name}" for name in names} | {"COPY": "value of ANTHROPIC_API_KEY"}
