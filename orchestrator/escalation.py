@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,8 +44,10 @@ class Workplace:
     additions: Additions = NO_ADDITIONS
 
 
-def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
+def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch, loaded: bool = True) -> Report:
     """One turn, and the escalation turn that follows at once where the primary hands over.
+
+    `loaded` is false from the second turn on that this process takes in the session (page 1).
 
     A turn that failed is reported, not raised, and so is one that cannot be stored any more once it was sent: the report then
     has the answer and the store's error. What keeps a turn from coming to be is raised (`BudgetExceeded`, `SessionInUse`,
@@ -52,11 +55,11 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
     is the primary turn's, with the error.
     """
     with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel) as claim:
-        report = _carry_out(place, claim, planned(place, session, wish), cancel=cancel, ask=ask, watch=watch)
+        report = _carry_out(place, claim, planned(place, session, wish, loaded=loaded), cancel=cancel, ask=ask, watch=watch)
         if report.handed_over is None or report.error is not None:
             return report
         try:
-            plan = planned(place, session, _handed_on(wish, report))
+            plan = planned(place, session, _handed_on(wish, report), loaded=False)
             watch(Shown("notice", f"{report.turn.agent!r} hands over: {report.handed_over}"))
             escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         except EscaleraError as error:
@@ -80,7 +83,7 @@ def begin_session(place: Workplace, session: Session, wish: Wish, *, first: bool
     place.store.create(session, first=first)
 
 
-def planned(place: Workplace, session: str, wish: Wish, *, again: Plan | None = None) -> Plan:
+def planned(place: Workplace, session: str, wish: Wish, *, again: Plan | None = None, loaded: bool = True) -> Plan:
     """Everything up to the point where something is done; `escalera plan` ends here.
 
     `again` is the plan of a turn that is open and starts afresh, since its agent has lost its own conversation.
@@ -89,11 +92,11 @@ def planned(place: Workplace, session: str, wish: Wish, *, again: Plan | None = 
         header = place.store.find(session, place.workspace)
         log = place.store.log(header.id)
         if again is None:
-            return _planned_from(place, header, log, wish)
-        return _planned_from(place, header, EarlierTurns(log, again.index), wish, again=again.route)
+            return _planned_from(place, header, log, wish, loaded=loaded)
+        return _planned_from(place, header, EarlierTurns(log, again.index), wish, loaded=loaded, again=again.route)
 
 
-def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *, again: Route | None = None) -> Plan:
+def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *, loaded: bool = True, again: Route | None = None) -> Plan:
     return plan_turn(
         header,
         log,
@@ -105,6 +108,7 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
         workspace=place.workspace,
         now=place.clock.now(),
         additions=place.additions,
+        loaded=loaded,
         again=again,
     )
 
@@ -173,10 +177,16 @@ def _other_model(place: Workplace, plan: Plan, answered: Answered) -> str | None
     return f"{plan.agent.name!r} was asked for the model {asked}, and {served} answered"
 
 
+_VERSION = re.compile(r"|[-@:](\d{6,8}|\d{4}-\d{2}-\d{2}|latest)|-v\d+(:\d+)?|\.gguf")
+"""What a name may have more than the one that was asked for, and still be the same model."""
+_ALIASES = frozenset({"sonnet", "opus", "haiku"})
+"""Names that Claude Code takes for the newest model of a kind."""
+
+
 def _is_same_model(asked: str, served: str) -> bool:
-    """Whether one name is the other with a vendor before it or a version behind it, as aliases are answered for."""
-    short, long = sorted((name.casefold().rpartition("/")[2] for name in (asked, served)), key=len)
-    return short in long
+    """Whether one name is the other with a vendor before it or a date behind it, as aliases are answered for."""
+    short, long = sorted((name.casefold().replace("\\", "/").rpartition("/")[2] for name in (asked, served)), key=len)
+    return _VERSION.fullmatch(long.removeprefix(short)) is not None if long.startswith(short) else short in _ALIASES and short in long
 
 
 def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost, spent: float) -> Limits | None:
@@ -190,7 +200,7 @@ def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost, spent: flo
 
 
 def _planned_afresh(place: Workplace, plan: Plan) -> Plan:
-    afresh = planned(place, plan.standing.session.id, plan.wish, again=plan)
+    afresh = planned(place, plan.standing.session.id, plan.wish, again=plan, loaded=False)
     return replace(afresh, notices=(*(notice for notice in plan.notices if notice not in afresh.notices), *afresh.notices))
 
 

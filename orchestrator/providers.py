@@ -276,7 +276,7 @@ Ask = Callable[[Question], Answer]
 # -- the provider ---------------------------------------------------------------------------------
 
 
-CheckStatus = Literal["works", "not_installed", "not_logged_in", "no_credentials", "no_region", "unknown_model", "refused", "quota", "error"]
+CheckStatus = Literal["works", "not_installed", "not_logged_in", "no_credentials", "no_region", "unknown_model", "refused", "unreachable", "quota", "error"]
 
 
 @dataclass(frozen=True, slots=True)

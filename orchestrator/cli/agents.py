@@ -49,7 +49,7 @@ def list_(front: Front, as_json: bool) -> None:
 def check(front: Front, name: str | None, limit: str, as_json: bool) -> int:
     """Whether each agent, or the one named, can work; all are asked at once, and no tokens are spent where that can be avoided.
 
-    Says works, not_installed, not_logged_in, no_credentials, no_region, unknown_model, refused, quota or error, and what to do.
+    Says works, not_installed, not_logged_in, no_credentials, no_region, unknown_model, refused, unreachable, quota or error, and what to do.
     """
     agents = [front.settings.agent(name)] if name is not None else list(front.settings.agents.values())
     results = checked_agents(front, agents, seconds=front.duration(limit, "--timeout"))

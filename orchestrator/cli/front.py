@@ -40,7 +40,7 @@ class Front:
         self._config_file, self._sets, self._flags = config_file, sets, flags
         self._store: Store | None = None
         self._crews: list[Crew] = []
-        self._others: list[Front] = []
+        self._others: dict[str, Front] = {}
         self._told = 0
         self._said: set[str] = set()
         self._plugins: PluginManager | None = None
@@ -278,10 +278,11 @@ class Front:
         """The front for a session of that directory, whose project file counts then; this one where it is the same, or is no more."""
         if same_workspace(workspace, self.workspace) or not Path(workspace).is_dir():
             return self
-        other = Front(environ=self.environ, cwd=Path(workspace), config_file=self._config_file, sets=self._sets, flags=self._flags, output=self.output)
-        other._said, other.clock = self._said, self.clock
-        self._others.append(other)
-        return other
+        if workspace not in self._others:
+            other = Front(environ=self.environ, cwd=Path(workspace), config_file=self._config_file, sets=self._sets, flags=self._flags, output=self.output)
+            other._said, other.clock = self._said, self.clock
+            self._others[workspace] = other
+        return self._others[workspace]
 
     def elsewhere(self, folder: Path) -> Front:
         """A front without any configuration, with everything it keeps in that folder."""
@@ -296,7 +297,7 @@ class Front:
         try:
             for crew in self._crews:
                 crew.close()
-            for other in self._others:
+            for other in self._others.values():
                 other.close()
         finally:
             if self._store is not None:

@@ -98,7 +98,8 @@ def restore(front: Front, ref: str | None, as_json: bool) -> None:
 
 
 def _standing(front: Front, session: Session, log: TurnLog) -> Standing:
-    return standing(session, log, now=front.clock.now(), need_expiry_hours=front.expiry.need_hours, waiting_expiry_hours=front.expiry.waiting_hours)
+    expiry = front.at(session.workspace).expiry
+    return standing(session, log, now=front.clock.now(), need_expiry_hours=expiry.need_hours, waiting_expiry_hours=expiry.waiting_hours)
 
 
 def _print(front: Front, session: Session, log: TurnLog, as_json: bool) -> None:
@@ -116,11 +117,11 @@ def need_document(front: Front, session: Session, log: TurnLog) -> NeedDocument:
     """The need with its status, label and lifetime, and the last one."""
     from orchestrator.documents.need import need_fields
 
-    stand = _standing(front, session, log)
+    stand, expiry = _standing(front, session, log), front.at(session.workspace).expiry
     last = stand.session.last_need
     return {
         "format": "escalera.need/1",
         "session": session.id,
-        **need_fields(stand.shown_need, stand.need_status, pending=log.next_index, expiry_hours=front.expiry.need_hours, now=front.clock.now()),
+        **need_fields(stand.shown_need, stand.need_status, pending=log.next_index, expiry_hours=expiry.need_hours, now=front.clock.now()),
         "last_need": None if last is None else {"text": last.need.text, "reason": last.reason, "cleared_at": format_time(last.cleared_at)},
     }

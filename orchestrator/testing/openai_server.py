@@ -56,11 +56,11 @@ def json_reply(document: Any, *, status: int = 200, headers: Mapping[str, str] |
 
 
 class OpenAIServer(ScriptedServer[Request, Reply]):
-    """The server; a context manager. `url` is its base URL, with `/v1`."""
+    """The server; a context manager. `url` is its base URL, with `/v1`. With `models` None it has no list of them."""
 
-    def __init__(self, *script: Reply, models: Sequence[str] = ("fake",)) -> None:
+    def __init__(self, *script: Reply, models: Sequence[str] | None = ("fake",)) -> None:
         super().__init__(*script)
-        self.models = tuple(models)
+        self.models = models
 
     @property
     def url(self) -> str:
@@ -72,7 +72,7 @@ class OpenAIServer(ScriptedServer[Request, Reply]):
     def _unscripted(self, request: Request) -> Reply:
         if request.method == "POST":
             return json_reply({"error": {"message": "the script is over"}}, status=418)
-        if request.path.endswith("/models"):
+        if request.path.endswith("/models") and self.models is not None:
             return json_reply({"object": "list", "data": [{"id": model, "object": "model"} for model in self.models]})
         return json_reply({"error": {"message": "not found"}}, status=404)
 

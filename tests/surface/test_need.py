@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
+from orchestrator.clock import format_time
 from orchestrator.testing.openai_server import OpenAIServer, reply
 
 from .conftest import Shell
@@ -14,6 +17,27 @@ def test_a_need_that_would_leave_room_for_nothing_else_is_refused(shell: Shell) 
 
     assert (result.returncode, shell.home.joinpath("data").exists()) == (2, False)
     assert "at most 4,000 characters" in result.stderr
+
+
+def test_a_need_is_looked_at_by_the_rules_of_its_sessions_directory(shell: Shell, agents: Callable[[str], None]) -> None:
+    agents("http://127.0.0.1:9")
+    there = shell.cwd.parent / "there"
+    there.mkdir()
+    (there / "escalera.toml").write_text("need_expiry_hours = 1\n")
+    (shell.cwd / "escalera.toml").write_text("need_expiry_hours = 0\nwaiting_expiry_hours = 1\n")
+    need = {"text": "ship", "turn_index": 0, "during": False, "updated_at": "2020-01-01T00:00:00Z"}
+    asked = {"role": "escalation", "agent": "strong", "prompt": "p", "answer": "which db?", "ended_at": format_time(datetime.now(UTC) - timedelta(hours=3))}
+    document = {"id": "s-there", "workspace": str(there), "state": "waiting", "turns": [asked]}
+    (shell.cwd / "waiting.json").write_text(json.dumps(document))
+    (shell.cwd / "needing.json").write_text(json.dumps({**document, "id": "n-there", "state": "routing", "need": need, "turns": []}))
+    for name in ("waiting", "needing"):
+        shell.run("session", "import", f"{name}.json")
+
+    shown = [shell.json(*command, "n-there", "--json") for command in (("need", "show", "--session"), ("session", "show"))]
+    shell.json("need", "set", "--session", "s-there", "ship it", "--json")
+
+    assert [shown[0]["status"], shown[1]["need_now"]["status"]] == ["expired", "expired"]
+    assert shell.json("session", "show", "s-there", "--json")["state"] == "waiting"
 
 
 def test_a_restored_need_stands_where_the_session_is_now(shell: Shell, agents: Callable[[str], None]) -> None:

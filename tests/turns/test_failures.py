@@ -131,7 +131,14 @@ def test_usage_and_models_are_kept(scene: Scene) -> None:
         ("local-1", False),
         ("local-1-20260101", False),
         ("vendor/LOCAL-1", False),
+        ("LOCAL-1.gguf", False),
+        ("local-1@2026-01-01", False),
+        ("local-1-v2:0", False),
         ("other", True),
+        ("local-1-mini", True),
+        ("local-1o-mini", True),
+        ("local-1:free", True),
+        ("my-local-1", True),
         (None, False),
     ],
 )
@@ -140,7 +147,7 @@ def test_another_model_than_the_one_that_was_asked_for_is_told_once(scene: Scene
 
     first, second = scene.ask(), scene.ask()
 
-    assert first.notices == (("'local' was asked for the model local-1, and other answered",) if told else ())
+    assert first.notices == ((f"'local' was asked for the model local-1, and {served} answered",) if told else ())
     assert second.notices == ()
 
 

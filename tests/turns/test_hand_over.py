@@ -107,6 +107,20 @@ def test_a_fresh_start_that_the_user_asked_for_goes_with_the_turn(scene: Scene) 
     assert (report.turn.mode, rules(report.turn.reasons)) == ("fresh_start", ["forced"])
 
 
+def test_a_need_that_was_set_stands_when_a_reply_is_handed_over(scene: Scene) -> None:
+    agent = strong(says("first"), says("which db?"), says("done"))
+    scene.cast(local=local(says(HAND_OVER)), strong=agent)
+    scene.ask("q0", escalate=True)
+    scene.save(need=Need("GOAL-X", 1, False, START, "user"))
+    scene.ask("q1", escalate=True)
+
+    scene.ask("postgres", primary=True)
+
+    assert "GOAL-X" in system(agent.requests[2])
+    assert scene.session.need is not None
+    assert scene.session.need.text == "GOAL-X"
+
+
 def test_a_turn_that_was_handed_over_is_not_counted_in_the_gap(scene: Scene) -> None:
     scene.config = "[limits]\nreturning_fresh_start_local_turns = 2\n"
     scene.cast(local=local(says("fine"), says(HAND_OVER), says("fine")), strong=strong(says("a"), [TextDelta("half"), Incomplete("cut")]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
@@ -24,6 +25,23 @@ _ENDINGS: Mapping[str, _Ending] = {
     **dict.fromkeys(("error", "malformed_function_call", "internal_server_error", "insufficient_system_resource", "network_error"), "error"),
     **dict.fromkeys(("abort", "aborted", "cancelled", "canceled"), "cut"),
 }
+
+
+def _is_cut(data: str) -> bool:
+    """Whether a JSON object has begun and not ended."""
+    try:
+        json.loads(data)
+    except RecursionError:
+        return False
+    except ValueError as error:
+        end = len(data.rstrip())
+        at = error.pos if isinstance(error, json.JSONDecodeError) else 0
+        return data.lstrip().startswith("{") and (at >= end - _LONGEST_WORD or str(error).startswith("Unterminated string"))
+    return False
+
+
+_LONGEST_WORD = 6
+"""Characters of `\\u0041`, of which a part may stand at the end."""
 _CUT = "Raise the agent's limit of output tokens (`body = { max_tokens = … }`) or the server's, or ask for less at once."
 
 
@@ -91,6 +109,8 @@ class Answer:
 
     def whole(self, data: str) -> Iterator[Event]:
         """A complete answer in one JSON document, from a server that does not stream."""
+        if _is_cut(data):
+            raise Incomplete(f"The answer of {self._where} broke off before its end.")
         yield from self.data(data)
         if not self._answered:
             raise ProtocolError(f"{self._where} sent JSON that is no answer: {data[:200]!r}")

@@ -146,12 +146,26 @@ _BUSY = re.compile(r"overload|capacity|too busy|high demand")
 _KEY = re.compile(r"(api key|api_key|credential|token).{0,40}(not valid|invalid|incorrect|expired)|(invalid|incorrect) api[ _]key")
 _CREDIT = re.compile(r"credit balance|insufficient (credit|fund|balance)|out of credit|billing hard limit")
 _QUOTA = re.compile(r"quota|billing")
+_SPENT = re.compile(r"exceeded your (?:current )?quota|quota (?:has been )?exceeded|insufficient[ _]quota|billing hard limit")
+_RATE = re.compile(r"rate[ _-]?limit|too many requests")
 _MODEL = re.compile(r"\bmodels?\b|no endpoints found")
 _NO_MODEL = re.compile(r"model.{0,120}(not found|does not exist|not supported|unknown)|not a valid model|unknown model|no such model")
 
 _AUTH_CODES = frozenset({"invalid_api_key", "authentication_error", "unauthenticated", "permission_error", "permission_denied", "invalid_authentication"})
 _FUNDS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_credits", "payment_required"})
-_RATE_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "too_many_requests", "resource_exhausted", "throttling", "throttlingexception", "tokens"})
+_RATE_CODES = frozenset(
+    {
+        "rate_limit_exceeded",
+        "rate_limit_error",
+        "rate_limit",
+        "rate_limited",
+        "too_many_requests",
+        "resource_exhausted",
+        "throttling",
+        "throttlingexception",
+        "tokens",
+    }
+)
 _BUSY_CODES = frozenset({"overloaded", "overloaded_error", "engine_overloaded", "engine_overloaded_error", "provider_overloaded"})
 _LONG_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large", "context_window_exceeded"})
 _MODEL_CODES = frozenset({"model_not_found", "model_not_available", "model_decommissioned", "unknown_model"})
@@ -192,6 +206,9 @@ def _kind(failure: Failure) -> type[ProviderError]:
         (status == 413 and bool(_LONG.search(text)), ContextOverflow),
         (status == 429 and not codes & _RATE_CODES and not retry_after_in_text(text) and bool(_QUOTA.search(text)), OutOfFunds),
         (status == 429 or bool(codes & _RATE_CODES), RateLimited),
+        # Told inside a success, or as a wrong request: only the words say what it is.
+        (status in (None, 400) and not retry_after_in_text(text) and bool(_SPENT.search(text)), OutOfFunds),
+        (status in (None, 400) and bool(_RATE.search(text)), RateLimited),
         (status == 529 or bool(codes & _BUSY_CODES), Overloaded),
         (bool(codes & _MODEL_CODES), ModelNotFound),
         (status == 404 and bool(_MODEL.search(text)), ModelNotFound),
@@ -259,9 +276,15 @@ _AFFORDABLE = (
 _LEFT_BESIDE = re.compile(r"max_(?:completion_|output_)?tokens.{0,60}too large.*\(\d+ *> *(\d+) *- *(\d+)\)")
 
 
+_SHARES = re.compile(r"(\d+) (?:tokens )?(?:in|from) the (?:input )?messages(?:,| and) (\d+) (?:tokens )?(?:in|for) the completion")
+
+
 def affordable_tokens(failure: Failure) -> int | None:
     """The output tokens that would be given, where the complaint is of having been asked for more."""
     text = re.sub(r"(?<=\d)[,_](?=\d{3})", "", failure.text)
+    if shares := _SHARES.search(text):
+        window, prompt = _first_number(_LIMIT, text), int(shares.group(1)[:15])
+        return None if window is None or window <= prompt else window - prompt
     if left := _LEFT_BESIDE.search(text):  # vLLM: window - prompt
         window, prompt = (int(number[:15]) for number in left.groups())
         return max(0, window - prompt) or None

@@ -85,6 +85,14 @@ class Endpoint:
         return self.api_key is not None or bool(self.token_cmd or self.headers)
 
 
+class _NotReached(Unavailable):
+    """Nobody answers there."""
+
+    @property
+    def type(self) -> str:
+        return Unavailable.__name__
+
+
 class OpenAIProvider:
     """One agent on one server. Opens nothing until `run` or `check`; keeps nothing between calls."""
 
@@ -143,7 +151,7 @@ class OpenAIProvider:
                 self._ask_about_key(endpoint.key_url)
             status, content = self._get(endpoint.models_url)
             if status in (404, 405, 501):
-                return CheckResult(True, "works", f"{endpoint.where} answers, but has no list of models (HTTP {status})")
+                return self._chat_result(status)
             if status != 200:
                 raise http_failure(status, {}, content, where=endpoint.where, now=_now())
             return _models_result(endpoint, content)
@@ -210,7 +218,7 @@ class OpenAIProvider:
             if not is_connection_error(error):
                 raise
             reason, hint = why(error)
-            raise Unavailable(f"{self._endpoint.where} cannot be reached: {reason}.", hint=hint) from error
+            raise _NotReached(f"{self._endpoint.where} cannot be reached: {reason}.", hint=hint) from error
 
     def _raise_unless_ok(self, head: Head, exchange: HttpExchange) -> None:
         if 300 <= head.status < 400:
@@ -219,13 +227,23 @@ class OpenAIProvider:
             exchange.complete()  # a server that holds an error's socket open shall not hold us
             raise http_failure(head.status, head.headers, _collect(exchange, _ERROR_BODY_MAX), where=self._endpoint.where, now=_now())
 
-    def _get(self, url: str) -> tuple[int, bytes]:
-        """One GET; raises from the error tree when there is no answer or one that points elsewhere."""
+    def _chat_result(self, models_status: int) -> CheckResult:
+        """Where there is no list of models: whether chat completions are there, by a request without messages, which costs nothing."""
+        status, content = self._get(self._endpoint.chat_url, content=b"{}")
+        if status in (404, 405, 501) or status < 300 or not _is_json(content.decode("utf-8-sig", "replace")):
+            told = f"{self._endpoint.where} answers, but as no OpenAI-compatible server does (HTTP {models_status}, {status})"
+            return CheckResult(False, "error", told, "Check base_url and chat_path.")
+        if status in (401, 402, 403, 429):
+            raise http_failure(status, {}, content, where=self._endpoint.where, now=_now())
+        return CheckResult(True, "works", f"{self._endpoint.where} answers, but has no list of models (HTTP {models_status})")
+
+    def _get(self, url: str, *, content: bytes | None = None) -> tuple[int, bytes]:
+        """One GET, or a POST of that content; raises from the error tree when there is no answer or one that points elsewhere."""
         from escalera_openrouter.exchange import Call, HttpExchange
 
         mask = _Mask(self._endpoint)
         try:
-            with HttpExchange(Call("GET", url, self._headers(mask), None, self._certificates), _CHECK_TIMEOUTS, Cancel()) as exchange:
+            with HttpExchange(Call("POST" if content else "GET", url, self._headers(mask), content, self._certificates), _CHECK_TIMEOUTS, Cancel()) as exchange:
                 head = self._head(exchange)
                 if 300 <= head.status < 400:
                     raise _redirected(head, self._endpoint.where)
@@ -266,8 +284,10 @@ def _last(events: Iterator[ServerEvent], answer: Answer, *, cut: bool) -> Iterat
     for event in events:
         if event.data.strip() == "[DONE]":
             return
-        if _is_json(event.data) or not (cut or answer.begun):
+        if _is_json(event.data) or not (cut or answer.begun or event.data.lstrip().startswith("{")):
             yield from answer.data(event.data, event.name)
+        elif not answer.begun:
+            raise Incomplete("The answer broke off in its first event.")
 
 
 def _is_json(data: str) -> bool:
@@ -340,15 +360,15 @@ def _models_result(endpoint: Endpoint, content: bytes) -> CheckResult:
     models = [entry for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)] if isinstance(listed, list) else []
     names = [str(entry["id"]) for entry in models]
     lenient = endpoint.any_model or any(entry.get("owned_by") == "llamacpp" for entry in models)
-    if endpoint.model and names and not lenient and not _lists(names, endpoint.model):
+    if endpoint.model and names and not lenient and not _lists(names, endpoint.model, variants=endpoint.key_url is not None):
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         return CheckResult(False, "unknown_model", f"{endpoint.where} does not list the model {endpoint.model!r}", f"It offers: {some}")
     return CheckResult(True, "works", f"{endpoint.where} answers" + (f", {len(names)} models" if len(names) > 1 else ""))
 
 
-def _lists(names: list[str], model: str) -> bool:
-    """Whether the model is listed, its variant (`:free`, `:latest`) or not."""
-    return model in names or model.partition(":")[0] in {name.partition(":")[0] for name in names}
+def _lists(names: list[str], model: str, *, variants: bool) -> bool:
+    """Whether the model is listed: without `:latest`, or without a variant of OpenRouter's (`:free`, `:online`), which it does not list."""
+    return model in names or f"{model}:latest" in names or model.removesuffix(":latest") in names or (variants and model.partition(":")[0] in names)
 
 
 def _check_failed(endpoint: Endpoint, error: EscaleraError) -> CheckResult:
@@ -356,7 +376,7 @@ def _check_failed(endpoint: Endpoint, error: EscaleraError) -> CheckResult:
         return CheckResult(False, "refused" if endpoint.has_credentials else "no_credentials", error.message, error.hint)
     if isinstance(error, OutOfFunds | RateLimited):
         return CheckResult(False, "quota", error.message, error.hint)
-    return CheckResult(False, "error", error.message, error.hint)
+    return CheckResult(False, "unreachable" if isinstance(error, _NotReached) else "error", error.message, error.hint)
 
 
 # -- secrets --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from escalera_openrouter.failures import WORDS_MAX, http_failure
+from escalera_openrouter.failures import WORDS_MAX, http_failure, told_failure
 
 from orchestrator.errors import ContextOverflow, ProviderError, Transient
 
@@ -101,6 +101,26 @@ def test_an_overflow_names_both_numbers_where_they_were_said(message: str, limit
 def test_a_complaint_of_too_much_output_names_how_much_would_be_given(status: int, message: str, kind: str, tokens: int | None) -> None:
     error = failed(status, told(message))
     assert (error.type, error.affordable_tokens) == (kind, tokens)
+
+
+def test_the_output_that_a_window_leaves_beside_the_messages_is_named() -> None:
+    error = failed(400, told("maximum context length is 4096 tokens. However, you requested 4500 tokens (596 in the messages, 3904 in the completion)."))
+    assert (error.type, error.affordable_tokens) == ("ContextOverflow", 3500)
+    full = failed(400, told("maximum context length is 4096 tokens. However, you requested 9000 tokens (5096 in the messages, 3904 in the completion)."))
+    assert (full.type, full.affordable_tokens) == ("ContextOverflow", None)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (told("You exceeded your current quota, please check your plan and billing details"), "OutOfFunds"),
+        ({"error": "Rate limit exceeded"}, "RateLimited"),
+        (told("slow down", code="rate_limit"), "RateLimited"),
+        (told("Rate limit reached, retry in 3s"), "RateLimited"),
+    ],
+)
+def test_a_failure_inside_a_success_is_told_by_its_words(body: Any, kind: str) -> None:
+    assert told_failure(body, where="http://h", now=NOW).type == kind
 
 
 @pytest.mark.parametrize(

@@ -292,11 +292,35 @@ def test_a_list_of_models_that_is_cut_off_is_none() -> None:
     assert "broke its answer off after 2 bytes" in result.detail
 
 
+def test_a_check_of_a_tag_that_is_not_there_names_those_that_are(scripted: Start) -> None:
+    server = scripted(models=["llama3:8b", "qwen:latest"])
+    assert openai(server.url, model="llama3:70b").check().status == "unknown_model"
+    assert openai(server.url, model="qwen").check().status == "works"
+    assert openai(server.url, model="llama3:8b").check().status == "works"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (json_reply({"error": {"message": "messages is required"}}, status=400), "works"),
+        (json_reply({"error": {"message": "messages is required"}}, status=422), "works"),
+        (Reply([b"<h1>Unsupported method</h1>"], 501, {"content-type": "text/html"}), "error"),
+        (Reply([b"<h1>Bad request</h1>"], 400, {"content-type": "text/html"}), "error"),
+        (json_reply({"hello": "world"}), "error"),
+        (json_reply({"error": {"message": "no such key"}}, status=401), "refused"),
+    ],
+)
+def test_a_server_without_a_list_is_asked_whether_it_chats_at_all(scripted: Start, answer: Reply, status: str) -> None:
+    server = scripted(answer, models=None)
+    assert openai(server.url, api_key="sk-1234567890").check().status == status
+    assert [request.raw for request in server.requests] == [b"", b"{}"]
+
+
 def test_a_check_says_that_nothing_answers() -> None:
     with OpenAIServer() as server:
         url = server.url
     result = openai(url).check()
-    assert (result.ok, result.status) == (False, "error")
+    assert (result.ok, result.status) == (False, "unreachable")
     assert result.hint is not None
 
 
