@@ -150,7 +150,8 @@ class _Fitter:
         self.scope = scope_of(case.mode, keeps_conversation=case.keeps_conversation, boundary=self._boundary)
         window = self._capabilities.context_window_tokens
         assumed = limit_chars(case.agent.limits, window)
-        self.new = case.wish.prompt + text_since(case.log, case.ratio, most=assumed or 0)
+        told = [text.text for text in (case.need, case.brief) if text is not None]
+        self.new = "".join([case.wish.prompt, *told, text_since(case.log, case.ratio, most=assumed or 0)])
         """What the measured ratio says nothing about."""
         self._limits = limit_chars(case.agent.limits, window, case.ratio, new=self.new), assumed
         own = session_tools(Heard(), hands_over=case.hands_over) if case.takes_tools else ()
