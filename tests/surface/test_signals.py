@@ -6,7 +6,10 @@ import json
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
+from contextlib import Sequence, suppress
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +65,16 @@ def test_a_signal_cancels_the_turn_and_keeps_the_session(
     assert (after["agent"], after["mode"], after["answer"], after["turn"]) == ("strong", "resume", "Blue it is.", 2)
 
 
+def _has_open(process: int, name: str) -> bool:
+    """Whether the process has a file of that name open."""
+    for link in Path(f"/proc/{process}/fd").glob("*"):
+        with suppress(OSError):
+            if link.readlink().name == name:
+                return True
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are looked up in /proc")
 def test_one_that_waits_for_the_session_can_be_interrupted(shell: Shell, agents: Callable[[str], None]) -> None:
     go, whole = threading.Event(), reply("first answer")
     with OpenAIServer(Reply([*whole.writes[:1], go, *whole.writes[1:]])) as server:
@@ -69,8 +82,10 @@ def test_one_that_waits_for_the_session_can_be_interrupted(shell: Shell, agents:
         first = shell.start("ask", "--json", "first prompt")
         assert server.receiving.wait(30)
         second = shell.start("ask", "--json", "second prompt")
+        while second.poll() is None and not _has_open(second.pid, "escalera.db"):
+            time.sleep(0.05)
         with pytest.raises(subprocess.TimeoutExpired):
-            second.wait(timeout=2)  # it starts, and then waits for the first
+            second.wait(timeout=1.5)  # it has started, and waits for the first
         second.send_signal(signal.SIGINT)
         out, err = second.communicate(timeout=20)
         go.set()
