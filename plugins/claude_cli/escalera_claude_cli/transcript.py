@@ -48,13 +48,19 @@ class Stream:
     text: str = ""
     """Shown, and not yet in an `assistant` event."""
     shown: bool = False
+    counted: bool = False
+    """Whether that it was asked for again is among the retries."""
 
 
 class Transcript:
-    """Takes the lines of one turn in order; `before` is the result line of the turn before in the same process."""
+    """Takes the lines of one turn in order; `before` is the result line of the turn before in the same process.
 
-    def __init__(self, before: Line | None = None) -> None:
+    `asks_again` says whether the CLI asks again by itself for an answer that broke off: that it does so, no line of its own tells.
+    """
+
+    def __init__(self, before: Line | None = None, *, asks_again: bool = True) -> None:
         self._before = before
+        self._asks_again = asks_again
         self.session_id: str | None = None
         self.model: str | None = None
         self.result: Line | None = None
@@ -67,7 +73,7 @@ class Transcript:
         self.answered = False
         """Whether more than the CLI's own beginnings came."""
         self.retries = 0
-        """How often the CLI has asked again by itself."""
+        """How often the CLI has asked again by itself: announced, after an answer that broke off, or after one without a word."""
         self.retry_delay = 0.0
         """Seconds of silence that the last line announced."""
         self.said_anything = False
@@ -81,6 +87,8 @@ class Transcript:
         self._texts: list[str] = []
         self._draft: Draft | None = None
         self._stream: Stream | None = None
+        self._answer_ended = False
+        """Whether an answer ended, and nothing yet that is a reason to send another request."""
 
     @property
     def partial(self) -> str:
@@ -122,6 +130,8 @@ class Transcript:
             case "assistant":
                 yield from self._take_assistant(line)
             case "user":
+                if line.get("isSynthetic") is True:
+                    self._count_unreasoned()
                 yield from self._take_user(_mapping(line.get("message")))
             case "control_request":
                 self.asked_for.add(_string(_mapping(line.get("request")).get("tool_name")))
@@ -153,12 +163,14 @@ class Transcript:
     def _take_stream_event(self, event: Mapping[str, Any]) -> Iterator[Event]:
         match event.get("type"):
             case "message_start":
+                self._count_unreasoned()
                 yield from self._withdraw()
                 self._stream = Stream(_message_id(_mapping(event.get("message"))))
             case "content_block_delta":
                 yield from self._take_delta(_mapping(event.get("delta")))
             case "message_stop":
                 self._stream = None
+                self._answer_ended = True
                 yield from self._finish_draft()
             case _:
                 pass
@@ -177,6 +189,7 @@ class Transcript:
         message = _mapping(line.get("message"))
         model = _string(message.get("model"))
         if model == SYNTHETIC:
+            self._count_broken()
             self.own_error = _string(line.get("error")) or self.own_error
             self.own_text = _text(_parts(message, model))
             return
@@ -198,6 +211,7 @@ class Transcript:
     def _take_user(self, message: Mapping[str, Any]) -> Iterator[Event]:
         results = [block for block in _blocks(message) if block.get("type") == "tool_result"]
         if results:
+            self._answer_ended = False
             yield from self._finish_draft()
         for block in results:
             identity, content, is_error = _string(block.get("tool_use_id")), _content(block.get("content")), block.get("is_error") is True
@@ -225,11 +239,24 @@ class Transcript:
         stream, self._stream = self._stream, None
         if stream is None:
             return
+        self.retries += not stream.counted
         if self._draft and self._draft.id == stream.id:
             self.open_tools.difference_update(part.id for part in self._draft.parts if isinstance(part, ToolCall))
             self._draft = None
         if stream.shown:
             yield Withdrawn()
+
+    def _count_unreasoned(self) -> None:
+        """The CLI sends another request though the answer had ended: there was no word in it, or it was thrown away."""
+        self.retries += self._answer_ended
+        self._answer_ended = False
+
+    def _count_broken(self) -> None:
+        """An error stands in the place of an answer that was begun: it was asked for again, unless it was too far on for that."""
+        stream = self._stream
+        if stream and self._asks_again and not stream.counted and not (self._draft and self._draft.id == stream.id):
+            stream.counted = True
+            self.retries += 1
 
     def _finish_draft(self) -> Iterator[Event]:
         draft, self._draft = self._draft, None

@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 
 from escalera_claude_cli.child import Child
-from escalera_claude_cli.environment import own_retries
+from escalera_claude_cli.environment import Repeats, own_repeats
 from escalera_claude_cli.options import ClaudeOptions
 from orchestrator.providers import Conversation, Request
 
@@ -21,13 +21,14 @@ class Terms:
     workspace: str
     system_text: str
     model: str | None
-    own_retries: int
+    repeats: Repeats
 
 
 def terms_of(options: ClaudeOptions, request: Request, conversation: Conversation, *, served: str | None = None) -> Terms:
     """The terms of a turn; `served` is the model of a first turn that named none, since the turns after it name that one."""
     model = options.model or conversation.model or served
-    return Terms(conversation.id, request.session, request.workspace, conversation.system_text, model, own_retries(request.retries_left))
+    repeats = own_repeats(request.retries_left, resumes=conversation.action == "resume")
+    return Terms(conversation.id, request.session, request.workspace, conversation.system_text, model, repeats)
 
 
 class Waiting:

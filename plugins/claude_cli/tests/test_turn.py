@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,40 @@ def test_announced_delay_and_a_running_tool_are_no_silence(stage):
     )
 
     assert outcome.error is None
+
+
+STARTS = {"type": "stream_event", "event": {"type": "message_start", "message": {"id": "m1"}}}
+STOPS = {"type": "stream_event", "event": {"type": "message_stop"}}
+RETRY = {"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 1, "retry_delay_ms": 1}
+NUDGE = {"type": "user", "isSynthetic": True, "message": {"content": [{"type": "text", "text": "[say something]"}]}}
+GIVEN_UP = {"type": "assistant", "message": {"model": "<synthetic>", "content": []}, "error": "server_error"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "retries_left", "counted"),
+    [
+        ([RETRY, GIVEN_UP], None, 1),
+        ([STARTS, GIVEN_UP], None, 1),
+        ([STARTS, GIVEN_UP], 0, 0),
+        ([RETRY, STARTS, RETRY, GIVEN_UP], None, 3),
+        ([STARTS, STARTS, STOPS, GIVEN_UP], None, 1),
+        ([STARTS, STOPS, NUDGE, GIVEN_UP], 0, 1),
+        ([STARTS, STOPS, NUDGE, STARTS, STOPS, GIVEN_UP], 0, 1),
+        ([STARTS, STOPS, STARTS, STOPS, GIVEN_UP], None, 1),
+    ],
+)
+def test_what_the_cli_asks_again_is_counted_also_where_no_line_announces_it(stage, lines, retries_left, counted):
+    request = replace(stage.request(), retries_left=retries_left)
+
+    outcome = stage.turn(f"heard(); say(init(), *{lines!r}, result('API Error: 529 Overloaded', is_error=True))", request)
+
+    assert outcome.error.own_retries == counted
+
+
+def test_what_the_cli_asked_again_before_it_fell_silent_is_counted(stage):
+    outcome = stage.turn(f"heard(); say(init(), {RETRY!r}); time.sleep(600)", stage.request(timeouts=Timeouts(first_byte=0.3, idle=0.3, turn=20)))
+
+    assert (type(outcome.error), outcome.error.own_retries) == (errors.TimedOut, 1)
 
 
 def test_limits_stand_still_while_a_question_is_open(stage):
