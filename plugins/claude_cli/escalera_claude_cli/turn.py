@@ -46,7 +46,7 @@ def run_turn(
     """
     conversation = conversation_of(request)
     if waiting is not None:
-        child = waiting.take(terms_of(options, request, conversation) if conversation.action == "resume" else None)
+        child = waiting.take(terms_of(options, request, conversation) if conversation.action == "resume" else None, cancel)
         if child is not None:
             with contextlib.suppress(_Unheard):
                 yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
@@ -58,6 +58,7 @@ def run_turn(
     bounds = {name: value for name, value in repeats.variables().items() if name not in options.env}
     environ = {**bounds, **environ}
     stays = waiting is not None
+    cancel.raise_if_set()
     child = Child(options, conversation, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing, stays=stays, platform=platform)
     yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
 
@@ -80,6 +81,7 @@ def _turn_of(child: Child, options: ClaudeOptions, request: Request, timing: Tim
     stop_listening = cancel.on_cancel(child.end_soon)
     turn = _Turn(request, child, timing, cancel, ask)
     try:
+        cancel.raise_if_set()
         child.begin(user_line(request))
         yield from turn.events()
     finally:
