@@ -260,6 +260,15 @@ def test_what_breaks_off_or_is_refused_is_asked_again_within_a_conversation_too(
     assert len(play.strong.messages) == 2 + len(steps)
 
 
+def test_text_that_the_output_limit_cut_is_told_as_partial(stage: Callable[..., Stage]) -> None:
+    play = stage(*[Say(f"part {number} ", stop_reason="max_tokens") for number in range(6)])
+
+    failed = play.ask("--escalate", "hello", code=1)
+
+    assert (failed["error"]["type"], failed["answer"]) == ("Incomplete", None)
+    assert failed["partial"].startswith("part 0 part 1 ")
+
+
 def test_transient_errors_are_got_over_at_the_start_of_a_conversation_and_within_it(stage: Callable[..., Stage]) -> None:
     busy = Fail(529, "overloaded_error", "Overloaded")
     play = stage(busy, busy, busy, Say("First."), busy, Say("Second."))

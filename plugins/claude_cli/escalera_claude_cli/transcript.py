@@ -27,6 +27,8 @@ SYNTHETIC = "<synthetic>"
 
 SESSION_ID = re.compile(r"[0-9A-Za-z_-]{1,128}")
 NOISE_KEPT = 2000
+CUT = ("max_tokens", "model_context_window_exceeded")
+"""Why an answer stopped that a limit has cut."""
 
 PASSING_TOOLS = frozenset({"Bash", "Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "WebFetch", "WebSearch", "TodoWrite", "AskUserQuestion"})
 """Tools that change nothing in the process itself. Others start agents in the background, leave plan mode, go to another folder, set timers."""
@@ -34,10 +36,19 @@ PASSING_TOOLS = frozenset({"Bash", "Read", "Write", "Edit", "NotebookEdit", "Glo
 
 @dataclass(slots=True)
 class Draft:
-    """An assistant message that is still growing: it comes as one event for each block, all with the same id."""
+    """An assistant message that is still growing: it comes as one event for each block, all with the same id.
+
+    One that the output limit cut stays open: the CLI lets the model go on with it, in a message of another id.
+    """
 
     id: str | None
     parts: list[Part] = field(default_factory=list)
+    begun: int = 0
+    """How many of the parts are of messages before the one with this id."""
+    cut: bool = False
+
+    def goes_on_as(self, identity: str | None) -> None:
+        self.id, self.begun, self.cut = identity, len(self.parts), False
 
 
 @dataclass(slots=True)
@@ -85,6 +96,8 @@ class Transcript:
         self.open_tools: set[str] = set()
         """Tools that run: their silence is not the agent's."""
         self._texts: list[str] = []
+        self._last_piece = ""
+        """What the last of them ends with: all of it, or the part behind a cut."""
         self._draft: Draft | None = None
         self._stream: Stream | None = None
         self._answer_ended = False
@@ -111,7 +124,7 @@ class Transcript:
         """After a turn that succeeded: the last message, agreeing with the result line, which is the authority on the answer."""
         answer = _string(_mapping(self.result).get("result"))
         draft = self._draft or Draft(None)
-        if answer.strip() and not _stands_in(answer, draft.parts, self._texts):
+        if answer.strip() and not _stands_in(answer, draft.parts, (*self._texts[-1:], self._last_piece)):
             draft.parts = [*_without_texts_of(answer, draft.parts), Text(answer)]
             self._draft = draft
         yield from self._finish_draft()
@@ -171,7 +184,10 @@ class Transcript:
             case "message_stop":
                 self._stream = None
                 self._answer_ended = True
-                yield from self._finish_draft()
+                if not (self._draft and self._draft.cut):
+                    yield from self._finish_draft()
+            case "message_delta" if self._draft:
+                self._draft.cut = _mapping(event.get("delta")).get("stop_reason") in CUT
             case _:
                 pass
 
@@ -196,7 +212,9 @@ class Transcript:
         identity = _message_id(message)
         if self._stream and self._stream.id and identity and self._stream.id != identity:
             yield from self._withdraw()
-        if self._draft is None or self._draft.id != identity:
+        if self._draft and self._draft.cut:
+            self._draft.goes_on_as(identity)
+        elif self._draft is None or self._draft.id != identity:
             yield from self._finish_draft()
             self._draft = Draft(identity)
         self.model = self.model or model or None
@@ -241,8 +259,9 @@ class Transcript:
             return
         self.retries += not stream.counted
         if self._draft and self._draft.id == stream.id:
-            self.open_tools.difference_update(part.id for part in self._draft.parts if isinstance(part, ToolCall))
-            self._draft = None
+            void = self._draft.parts[self._draft.begun :]
+            self.open_tools.difference_update(part.id for part in void if isinstance(part, ToolCall))
+            del self._draft.parts[self._draft.begun :]
         if stream.shown:
             yield Withdrawn()
 
@@ -263,6 +282,7 @@ class Transcript:
         if draft and draft.parts:
             if text := _text(draft.parts):
                 self._texts.append(text)
+                self._last_piece = _text(draft.parts[draft.begun :])
             yield MessageDone(tuple(draft.parts))
 
 
@@ -296,7 +316,7 @@ def _arguments(block: Mapping[str, Any]) -> Mapping[str, Any]:
 def _stands_in(answer: str, parts: Sequence[Part], earlier: Sequence[str]) -> bool:
     """Whether the answer was told already: as the last text, as all texts of the last message, or as the last message before."""
     texts = [part.text for part in parts if isinstance(part, Text)]
-    told = [texts[-1], "".join(texts)] if texts else list(earlier[-1:])
+    told = [texts[-1], "".join(texts)] if texts else list(earlier)
     return answer.strip() in [text.strip() for text in told]
 
 

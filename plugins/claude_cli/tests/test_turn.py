@@ -258,6 +258,33 @@ def test_what_the_cli_asked_again_before_it_fell_silent_is_counted(stage):
     assert (type(outcome.error), outcome.error.own_retries) == (errors.TimedOut, 1)
 
 
+def cut_message(identity, said, stop_reason):
+    delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": said}}
+    events = [{"type": "message_start", "message": {"id": identity}}, delta]
+    ends = [{"type": "message_delta", "delta": {"stop_reason": stop_reason}}, {"type": "message_stop"}]
+    whole = {"type": "assistant", "message": {"id": identity, "model": "m", "content": [{"type": "text", "text": said}]}}
+    return [*({"type": "stream_event", "event": event} for event in events), whole, *({"type": "stream_event", "event": event} for event in ends)]
+
+
+def test_text_that_the_output_limit_cut_is_partial_all_of_it(stage):
+    lines = cut_message("m1", "one ", "max_tokens") + cut_message("m2", "two", "max_tokens")
+
+    outcome = stage.turn(f"heard(); say(init(), *{lines!r}, result('two', stop_reason='max_tokens'))")
+
+    assert (type(outcome.error), outcome.error.partial) == (errors.Incomplete, "one two")
+    assert outcome.texts == []
+
+
+def test_text_that_the_output_limit_cut_and_the_model_went_on_with_is_one_message(stage):
+    lines = cut_message("m1", "one ", "max_tokens") + cut_message("m2", "two", "end_turn")
+
+    outcome = stage.turn(f"heard(); say(init(), *{lines!r}, result('two'))")
+
+    assert outcome.error is None
+    assert outcome.texts == ["one ", "two"]
+    assert len([event for event in outcome.events if isinstance(event, MessageDone)]) == 1
+
+
 def test_limits_stand_still_while_a_question_is_open(stage):
     def ask(question):
         time.sleep(0.5)
