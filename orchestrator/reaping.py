@@ -17,8 +17,11 @@ _POLL = 0.02
 
 
 def reap(store: Store, data: Path) -> list[Marked]:
-    """End the processes of this home's sessions whose turn nobody takes any more, and give them back."""
-    marked = marked_processes()
+    """End the processes of this home's sessions whose turn nobody takes any more, and give them back.
+
+    Only those that say they are of this home: one with a session's mark alone may be anybody's.
+    """
+    marked = [process for process in marked_processes() or () if process.store is not None]
     if not marked:
         return []
     # Looked at in this order: what is started after the first look belongs to somebody who lives.

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.testing.anthropic_server import AnthropicServer, CallTool, Fail, Hang, Say, Step
+from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Hang, Say, Step
 from orchestrator.testing.openai_server import OpenAIServer, reply
 
 from .backends import CLAUDE, NO_CLAUDE, claude_table
@@ -225,14 +225,48 @@ def test_cancelled_while_it_answers_the_session_is_intact_and_goes_on(stage: Cal
     assert (again["mode"], again["answer"]) == ("continuation", "Whole.")
 
 
-@pytest.mark.parametrize(("attempts", "sends"), [(0, 1), (1, 2), (3, 4)])
-def test_sends_of_a_turn_never_exceed_the_attempts_and_one(stage: Callable[..., Stage], attempts: int, sends: int) -> None:
-    play = stage(*[Fail(529, "overloaded_error", "Overloaded")] * 9, more=f"[agents.claude.limits]\nretry_attempts = {attempts}\n")
+BUSY, CUT, MUTE = Fail(529, "overloaded_error", "Overloaded"), Break("one two "), Say("")
+"""Refused, broken off within the text, and ended without a word."""
+
+
+@pytest.mark.parametrize(
+    ("attempts", "steps", "sends"),
+    [
+        *((0, [BUSY], 1), (1, [BUSY], 2), (3, [BUSY], 4)),
+        *((0, [CUT, BUSY], 1), (1, [CUT, BUSY], 2), (2, [CUT, BUSY], 2), (3, [CUT, BUSY, BUSY], 3)),
+        *((1, [BUSY, CUT, BUSY], 2), (2, [BUSY, CUT, BUSY], 3), (3, [BUSY, CUT, BUSY], 4)),
+        *((1, [MUTE, BUSY], 2), (3, [MUTE, BUSY, BUSY], 4), (3, [BUSY, MUTE, BUSY], 4)),
+    ],
+)
+def test_sends_of_a_turn_never_exceed_the_attempts_and_one(stage: Callable[..., Stage], attempts: int, steps: list[Step], sends: int) -> None:
+    limits = f'[agents.claude.limits]\nretry_attempts = {attempts}\nretry_max_wait = "100ms"\n'
+    play = stage(*steps, *[BUSY] * 9, more=limits)
 
     failed = play.ask("--escalate", "hello", code=1)
 
-    assert failed["error"]["type"] == "Overloaded"
-    assert len(play.strong.messages) == sends
+    assert failed["error"]["type"] == ("Unavailable" if steps[sends - 1 :] and steps[sends - 1] is CUT else "Overloaded")
+    assert len(play.strong.messages) == sends <= attempts + 1
+
+
+@pytest.mark.parametrize("steps", [[BUSY], [CUT], [BUSY, CUT], [CUT, BUSY], [MUTE]])
+def test_what_breaks_off_or_is_refused_is_asked_again_within_a_conversation_too(stage: Callable[..., Stage], steps: list[Step]) -> None:
+    play = stage(Say("First."), *steps, Say("Second."))
+    play.ask("--escalate", "hello")
+
+    second = play.ask("--escalate", "and now?")
+
+    assert (second["mode"], second["answer"]) == ("continuation", "Second.")
+    assert json.dumps(play.last["messages"]).count("and now?") == 1
+    assert len(play.strong.messages) == 2 + len(steps)
+
+
+def test_text_that_the_output_limit_cut_is_told_as_partial(stage: Callable[..., Stage]) -> None:
+    play = stage(*[Say(f"part {number} ", stop_reason="max_tokens") for number in range(6)])
+
+    failed = play.ask("--escalate", "hello", code=1)
+
+    assert (failed["error"]["type"], failed["answer"]) == ("Incomplete", None)
+    assert failed["partial"].startswith("part 0 part 1 ")
 
 
 def test_transient_errors_are_got_over_at_the_start_of_a_conversation_and_within_it(stage: Callable[..., Stage]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from escalera_claude_cli.options import ClaudeOptions
 from orchestrator.providers import SESSION_MARK, STORE_MARK
@@ -39,8 +40,22 @@ _SECRET_NAME = re.compile(r"key|token|secret|passw|auth|cookie|credential|header
 _SHORTEST_SECRET = 4
 
 MAX_RETRIES = "CLAUDE_CODE_MAX_RETRIES"
-OWN_RETRIES = 1
-"""The CLI's own retries of a request (its default waits for minutes). Not 0: once an answer has begun, only the CLI can repeat one."""
+NO_SECOND_WAY = "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK"
+"""Switched on, the CLI does not ask again, without streaming, for an answer whose stream broke."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """What the CLI may send again by itself. Its second way has a budget of its own: `2 * (1 + refused)` sends at most, half of them without it."""
+
+    refused: int
+    """Retries of a request that was refused; its default waits for minutes."""
+    broken: bool
+    """Whether it may ask again for an answer that broke off: once one has begun, only the CLI can repeat it."""
+
+    def variables(self) -> dict[str, str]:
+        """What tells the child of it."""
+        return {MAX_RETRIES: str(self.refused), **({} if self.broken else {NO_SECOND_WAY: "1"})}
 
 
 def child_environment(
@@ -79,9 +94,14 @@ def without_secrets(text: str, environ: Mapping[str, str], options: ClaudeOption
     return text
 
 
-def own_retries(retries_left: int | None) -> int:
-    """How often the CLI may repeat a request by itself: each time counts among the retries of the turn."""
-    return OWN_RETRIES if retries_left is None else min(OWN_RETRIES, retries_left)
+def own_repeats(retries_left: int | None, *, resumes: bool = False) -> Repeats:
+    """What the CLI may repeat by itself, so that a turn is never sent more often than `retries_left` and one.
+
+    On a resumed conversation it has its retry wherever there is one left: what we send again ourselves stands there twice.
+    """
+    if retries_left is None or retries_left >= 3 or (resumes and retries_left):
+        return Repeats(1, True)
+    return Repeats(0, retries_left > 0)
 
 
 def marks(session: str, conversation: str, environ: Mapping[str, str]) -> dict[str, str]:

@@ -27,6 +27,8 @@ SYNTHETIC = "<synthetic>"
 
 SESSION_ID = re.compile(r"[0-9A-Za-z_-]{1,128}")
 NOISE_KEPT = 2000
+CUT = ("max_tokens", "model_context_window_exceeded")
+"""Why an answer stopped that a limit has cut."""
 
 PASSING_TOOLS = frozenset({"Bash", "Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "WebFetch", "WebSearch", "TodoWrite", "AskUserQuestion"})
 """Tools that change nothing in the process itself. Others start agents in the background, leave plan mode, go to another folder, set timers."""
@@ -34,10 +36,19 @@ PASSING_TOOLS = frozenset({"Bash", "Read", "Write", "Edit", "NotebookEdit", "Glo
 
 @dataclass(slots=True)
 class Draft:
-    """An assistant message that is still growing: it comes as one event for each block, all with the same id."""
+    """An assistant message that is still growing: it comes as one event for each block, all with the same id.
+
+    One that the output limit cut stays open: the CLI lets the model go on with it, in a message of another id.
+    """
 
     id: str | None
     parts: list[Part] = field(default_factory=list)
+    begun: int = 0
+    """How many of the parts are of messages before the one with this id."""
+    cut: bool = False
+
+    def goes_on_as(self, identity: str | None) -> None:
+        self.id, self.begun, self.cut = identity, len(self.parts), False
 
 
 @dataclass(slots=True)
@@ -48,13 +59,19 @@ class Stream:
     text: str = ""
     """Shown, and not yet in an `assistant` event."""
     shown: bool = False
+    counted: bool = False
+    """Whether that it was asked for again is among the retries."""
 
 
 class Transcript:
-    """Takes the lines of one turn in order; `before` is the result line of the turn before in the same process."""
+    """Takes the lines of one turn in order; `before` is the result line of the turn before in the same process.
 
-    def __init__(self, before: Line | None = None) -> None:
+    `asks_again` says whether the CLI asks again by itself for an answer that broke off: that it does so, no line of its own tells.
+    """
+
+    def __init__(self, before: Line | None = None, *, asks_again: bool = True) -> None:
         self._before = before
+        self._asks_again = asks_again
         self.session_id: str | None = None
         self.model: str | None = None
         self.result: Line | None = None
@@ -67,7 +84,7 @@ class Transcript:
         self.answered = False
         """Whether more than the CLI's own beginnings came."""
         self.retries = 0
-        """How often the CLI has asked again by itself."""
+        """How often the CLI has asked again by itself: announced, after an answer that broke off, or after one without a word."""
         self.retry_delay = 0.0
         """Seconds of silence that the last line announced."""
         self.said_anything = False
@@ -79,8 +96,12 @@ class Transcript:
         self.open_tools: set[str] = set()
         """Tools that run: their silence is not the agent's."""
         self._texts: list[str] = []
+        self._last_piece = ""
+        """What the last of them ends with: all of it, or the part behind a cut."""
         self._draft: Draft | None = None
         self._stream: Stream | None = None
+        self._answer_ended = False
+        """Whether an answer ended, and nothing yet that is a reason to send another request."""
 
     @property
     def partial(self) -> str:
@@ -103,7 +124,7 @@ class Transcript:
         """After a turn that succeeded: the last message, agreeing with the result line, which is the authority on the answer."""
         answer = _string(_mapping(self.result).get("result"))
         draft = self._draft or Draft(None)
-        if answer.strip() and not _stands_in(answer, draft.parts, self._texts):
+        if answer.strip() and not _stands_in(answer, draft.parts, (*self._texts[-1:], self._last_piece)):
             draft.parts = [*_without_texts_of(answer, draft.parts), Text(answer)]
             self._draft = draft
         yield from self._finish_draft()
@@ -122,6 +143,8 @@ class Transcript:
             case "assistant":
                 yield from self._take_assistant(line)
             case "user":
+                if line.get("isSynthetic") is True:
+                    self._count_unreasoned()
                 yield from self._take_user(_mapping(line.get("message")))
             case "control_request":
                 self.asked_for.add(_string(_mapping(line.get("request")).get("tool_name")))
@@ -153,13 +176,18 @@ class Transcript:
     def _take_stream_event(self, event: Mapping[str, Any]) -> Iterator[Event]:
         match event.get("type"):
             case "message_start":
+                self._count_unreasoned()
                 yield from self._withdraw()
                 self._stream = Stream(_message_id(_mapping(event.get("message"))))
             case "content_block_delta":
                 yield from self._take_delta(_mapping(event.get("delta")))
             case "message_stop":
                 self._stream = None
-                yield from self._finish_draft()
+                self._answer_ended = True
+                if not (self._draft and self._draft.cut):
+                    yield from self._finish_draft()
+            case "message_delta" if self._draft:
+                self._draft.cut = _mapping(event.get("delta")).get("stop_reason") in CUT
             case _:
                 pass
 
@@ -177,13 +205,16 @@ class Transcript:
         message = _mapping(line.get("message"))
         model = _string(message.get("model"))
         if model == SYNTHETIC:
+            self._count_broken()
             self.own_error = _string(line.get("error")) or self.own_error
             self.own_text = _text(_parts(message, model))
             return
         identity = _message_id(message)
         if self._stream and self._stream.id and identity and self._stream.id != identity:
             yield from self._withdraw()
-        if self._draft is None or self._draft.id != identity:
+        if self._draft and self._draft.cut:
+            self._draft.goes_on_as(identity)
+        elif self._draft is None or self._draft.id != identity:
             yield from self._finish_draft()
             self._draft = Draft(identity)
         self.model = self.model or model or None
@@ -198,6 +229,7 @@ class Transcript:
     def _take_user(self, message: Mapping[str, Any]) -> Iterator[Event]:
         results = [block for block in _blocks(message) if block.get("type") == "tool_result"]
         if results:
+            self._answer_ended = False
             yield from self._finish_draft()
         for block in results:
             identity, content, is_error = _string(block.get("tool_use_id")), _content(block.get("content")), block.get("is_error") is True
@@ -225,17 +257,32 @@ class Transcript:
         stream, self._stream = self._stream, None
         if stream is None:
             return
+        self.retries += not stream.counted
         if self._draft and self._draft.id == stream.id:
-            self.open_tools.difference_update(part.id for part in self._draft.parts if isinstance(part, ToolCall))
-            self._draft = None
+            void = self._draft.parts[self._draft.begun :]
+            self.open_tools.difference_update(part.id for part in void if isinstance(part, ToolCall))
+            del self._draft.parts[self._draft.begun :]
         if stream.shown:
             yield Withdrawn()
+
+    def _count_unreasoned(self) -> None:
+        """The CLI sends another request though the answer had ended: there was no word in it, or it was thrown away."""
+        self.retries += self._answer_ended
+        self._answer_ended = False
+
+    def _count_broken(self) -> None:
+        """An error stands in the place of an answer that was begun: it was asked for again, unless it was too far on for that."""
+        stream = self._stream
+        if stream and self._asks_again and not stream.counted and not (self._draft and self._draft.id == stream.id):
+            stream.counted = True
+            self.retries += 1
 
     def _finish_draft(self) -> Iterator[Event]:
         draft, self._draft = self._draft, None
         if draft and draft.parts:
             if text := _text(draft.parts):
                 self._texts.append(text)
+                self._last_piece = _text(draft.parts[draft.begun :])
             yield MessageDone(tuple(draft.parts))
 
 
@@ -269,7 +316,7 @@ def _arguments(block: Mapping[str, Any]) -> Mapping[str, Any]:
 def _stands_in(answer: str, parts: Sequence[Part], earlier: Sequence[str]) -> bool:
     """Whether the answer was told already: as the last text, as all texts of the last message, or as the last message before."""
     texts = [part.text for part in parts if isinstance(part, Text)]
-    told = [texts[-1], "".join(texts)] if texts else list(earlier[-1:])
+    told = [texts[-1], "".join(texts)] if texts else list(earlier)
     return answer.strip() in [text.strip() for text in told]
 
 

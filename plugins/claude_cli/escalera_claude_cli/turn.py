@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from escalera_claude_cli import processes
 from escalera_claude_cli.child import PIPE_GRACE, Child, EndOfOutput, Nothing, Output, Silence
 from escalera_claude_cli.command import conversation_of, json_line, user_line
-from escalera_claude_cli.environment import MAX_RETRIES, marks, own_retries
+from escalera_claude_cli.environment import marks, own_repeats
 from escalera_claude_cli.lines import Line
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.permissions import answer_request
@@ -20,7 +20,7 @@ from escalera_claude_cli.transcript import Transcript
 from escalera_claude_cli.verdict import Ending, judge
 from escalera_claude_cli.waiting import Waiting, terms_of
 from orchestrator.errors import Cancelled, ProviderError, SessionInUse, TimedOut
-from orchestrator.providers import Ask, Cancel, Event, Finished, Notice, Request, UsageReport
+from orchestrator.providers import Ask, Cancel, Event, Notice, Request, UsageReport
 
 POLL = 0.1
 """Seconds between two looks at the limits while nothing comes."""
@@ -46,7 +46,7 @@ def run_turn(
     """
     conversation = conversation_of(request)
     if waiting is not None:
-        child = waiting.take(terms_of(options, request, conversation) if conversation.action == "resume" else None)
+        child = waiting.take(terms_of(options, request, conversation) if conversation.action == "resume" else None, cancel)
         if child is not None:
             with contextlib.suppress(_Unheard):
                 yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
@@ -54,9 +54,11 @@ def run_turn(
     turn_marks = marks(request.session, conversation.id, environ)
     _wait_for_others(turn_marks, request.agent, timing, cancel, session_wait)
     processes.end(processes.of_turn(turn_marks), grace=REAP_GRACE)  # left behind by a kill of ours: one turn at a time per session
-    if MAX_RETRIES not in options.env:
-        environ = {MAX_RETRIES: str(own_retries(request.retries_left)), **environ}
+    repeats = own_repeats(request.retries_left, resumes=conversation.action == "resume")
+    bounds = {name: value for name, value in repeats.variables().items() if name not in options.env}
+    environ = {**bounds, **environ}
     stays = waiting is not None
+    cancel.raise_if_set()
     child = Child(options, conversation, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing, stays=stays, platform=platform)
     yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
 
@@ -79,6 +81,7 @@ def _turn_of(child: Child, options: ClaudeOptions, request: Request, timing: Tim
     stop_listening = cancel.on_cancel(child.end_soon)
     turn = _Turn(request, child, timing, cancel, ask)
     try:
+        cancel.raise_if_set()
         child.begin(user_line(request))
         yield from turn.events()
     finally:
@@ -107,7 +110,8 @@ class _Turn:
         self._timers = Timers(request.timeouts, timing.monotonic)
         self._cancel = cancel
         self._ask = ask
-        self._transcript = Transcript(child.result)
+        repeats = own_repeats(request.retries_left, resumes=conversation_of(request).action == "resume")
+        self._transcript = Transcript(child.result, asks_again=repeats.broken)
         self.succeeded = False
         """Whether its proper end was told."""
 
@@ -122,18 +126,15 @@ class _Turn:
         return self._transcript.result
 
     def events(self) -> Iterator[Event]:
-        yield from self._follow()
-        finished = self._judged()
-        yield from self._transcript.conclude()
-        self.succeeded = True
-        yield finished
-
-    def _judged(self) -> Finished:
         try:
-            return judge(self._transcript, self._ending())
+            yield from self._follow()
+            finished = judge(self._transcript, self._ending())
         except ProviderError as error:
             error.own_retries = self._transcript.retries
             raise
+        yield from self._transcript.conclude()
+        self.succeeded = True
+        yield finished
 
     def left_all_in_order(self) -> bool:
         """Whether the child can have another turn: this one ended by its result, and nothing that it began goes on."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from escalera_claude_cli.limits import USAGE_LIMIT, seconds_until_reset
 from escalera_claude_cli.lines import Line
-from escalera_claude_cli.transcript import Transcript
+from escalera_claude_cli.transcript import CUT, Transcript
 from orchestrator.errors import (
     AuthFailed,
     Blocked,
@@ -133,7 +133,7 @@ def judge(transcript: Transcript, ending: Ending) -> Finished:
             raise Incomplete("Claude Code stopped in the middle of its work, before it had answered", agent=ending.agent, partial=transcript.partial)
         if not transcript.tool_calls and not transcript.partial:
             raise _empty(transcript, ending)
-    if stop_reason in ("max_tokens", "model_context_window_exceeded"):
+    if stop_reason in CUT:
         hint = "raise CLAUDE_CODE_MAX_OUTPUT_TOKENS in the agent's env, or ask for less at once"
         raise Incomplete("the output limit cut the answer", agent=ending.agent, partial=transcript.partial, hint=hint)
     return Finished("stop", transcript.model)

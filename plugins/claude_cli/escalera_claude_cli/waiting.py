@@ -7,9 +7,9 @@ import threading
 from dataclasses import dataclass
 
 from escalera_claude_cli.child import Child
-from escalera_claude_cli.environment import own_retries
+from escalera_claude_cli.environment import Repeats, own_repeats
 from escalera_claude_cli.options import ClaudeOptions
-from orchestrator.providers import Conversation, Request
+from orchestrator.providers import Cancel, Conversation, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,14 @@ class Terms:
     workspace: str
     system_text: str
     model: str | None
-    own_retries: int
+    repeats: Repeats
 
 
 def terms_of(options: ClaudeOptions, request: Request, conversation: Conversation, *, served: str | None = None) -> Terms:
     """The terms of a turn; `served` is the model of a first turn that named none, since the turns after it name that one."""
     model = options.model or conversation.model or served
-    return Terms(conversation.id, request.session, request.workspace, conversation.system_text, model, own_retries(request.retries_left))
+    repeats = own_repeats(request.retries_left, resumes=conversation.action == "resume")
+    return Terms(conversation.id, request.session, request.workspace, conversation.system_text, model, repeats)
 
 
 class Waiting:
@@ -40,14 +41,19 @@ class Waiting:
         self._kept: tuple[Terms, Child] | None = None
         self._timer: threading.Timer | None = None
 
-    def take(self, terms: Terms | None) -> Child | None:
-        """The child that waits, if it is there for these terms and has kept still since its last turn; else none waits any more."""
+    def take(self, terms: Terms | None, cancel: Cancel | None = None) -> Child | None:
+        """The child that waits, if it is there for these terms and has kept still since its last turn; else none waits any more.
+
+        One that is not wanted has time to go by itself, but for a `cancel`: who waits here for its end is not to wait longer.
+        """
         kept = self._exchange(None)
         if kept is None:
             return None
         if kept[0] == terms and kept[1].is_ready():
             return kept[1]
+        stop_listening = (cancel or Cancel()).on_cancel(kept[1].end_soon)
         kept[1].finish()
+        stop_listening()
         return None
 
     def keep(self, terms: Terms, child: Child) -> None:

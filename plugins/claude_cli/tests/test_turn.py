@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,67 @@ def test_announced_delay_and_a_running_tool_are_no_silence(stage):
     )
 
     assert outcome.error is None
+
+
+STARTS = {"type": "stream_event", "event": {"type": "message_start", "message": {"id": "m1"}}}
+STOPS = {"type": "stream_event", "event": {"type": "message_stop"}}
+RETRY = {"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 1, "retry_delay_ms": 1}
+NUDGE = {"type": "user", "isSynthetic": True, "message": {"content": [{"type": "text", "text": "[say something]"}]}}
+GIVEN_UP = {"type": "assistant", "message": {"model": "<synthetic>", "content": []}, "error": "server_error"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "retries_left", "counted"),
+    [
+        ([RETRY, GIVEN_UP], None, 1),
+        ([STARTS, GIVEN_UP], None, 1),
+        ([STARTS, GIVEN_UP], 0, 0),
+        ([RETRY, STARTS, RETRY, GIVEN_UP], None, 3),
+        ([STARTS, STARTS, STOPS, GIVEN_UP], None, 1),
+        ([STARTS, STOPS, NUDGE, GIVEN_UP], 0, 1),
+        ([STARTS, STOPS, NUDGE, STARTS, STOPS, GIVEN_UP], 0, 1),
+        ([STARTS, STOPS, STARTS, STOPS, GIVEN_UP], None, 1),
+    ],
+)
+def test_what_the_cli_asks_again_is_counted_also_where_no_line_announces_it(stage, lines, retries_left, counted):
+    request = replace(stage.request(), retries_left=retries_left)
+
+    outcome = stage.turn(f"heard(); say(init(), *{lines!r}, result('API Error: 529 Overloaded', is_error=True))", request)
+
+    assert outcome.error.own_retries == counted
+
+
+def test_what_the_cli_asked_again_before_it_fell_silent_is_counted(stage):
+    outcome = stage.turn(f"heard(); say(init(), {RETRY!r}); time.sleep(600)", stage.request(timeouts=Timeouts(first_byte=0.3, idle=0.3, turn=20)))
+
+    assert (type(outcome.error), outcome.error.own_retries) == (errors.TimedOut, 1)
+
+
+def cut_message(identity, said, stop_reason):
+    delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": said}}
+    events = [{"type": "message_start", "message": {"id": identity}}, delta]
+    ends = [{"type": "message_delta", "delta": {"stop_reason": stop_reason}}, {"type": "message_stop"}]
+    whole = {"type": "assistant", "message": {"id": identity, "model": "m", "content": [{"type": "text", "text": said}]}}
+    return [*({"type": "stream_event", "event": event} for event in events), whole, *({"type": "stream_event", "event": event} for event in ends)]
+
+
+def test_text_that_the_output_limit_cut_is_partial_all_of_it(stage):
+    lines = cut_message("m1", "one ", "max_tokens") + cut_message("m2", "two", "max_tokens")
+
+    outcome = stage.turn(f"heard(); say(init(), *{lines!r}, result('two', stop_reason='max_tokens'))")
+
+    assert (type(outcome.error), outcome.error.partial) == (errors.Incomplete, "one two")
+    assert outcome.texts == []
+
+
+def test_text_that_the_output_limit_cut_and_the_model_went_on_with_is_one_message(stage):
+    lines = cut_message("m1", "one ", "max_tokens") + cut_message("m2", "two", "end_turn")
+
+    outcome = stage.turn(f"heard(); say(init(), *{lines!r}, result('two'))")
+
+    assert outcome.error is None
+    assert outcome.texts == ["one ", "two"]
+    assert len([event for event in outcome.events if isinstance(event, MessageDone)]) == 1
 
 
 def test_limits_stand_still_while_a_question_is_open(stage):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -255,6 +256,41 @@ def test_cancel_interrupts_first_and_keeps_the_partial_text(chat):
     assert not processes.marked(MARKED)
     assert talk.says("two", model="m").texts == ["TWO"]
     assert len(talk.starts) == 2
+
+
+@pytest.mark.parametrize("begins", ["start", "resume"])
+def test_cancel_while_an_unwanted_child_is_being_ended_is_seen_and_the_prompt_goes_nowhere(stage, begins):
+    """The child before is deaf: it stays when its input ends, and takes no signal but the last."""
+    program = stage.program(
+        """
+        signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for line in sys.stdin:
+            open("heard", "a").write(line)
+            if json.loads(line)["type"] == "user":
+                say(init(), result("hi"))
+        open("told_to_go", "w").close()
+        time.sleep(600)
+        """
+    )
+    patient = Timing(after_interrupt=0.3, after_sigint=0.3, after_term=0.3, after_result=60)
+    provider = stage.provider(program, timing=patient, long_lived=True)
+    assert collect(provider.run(stage.request("first"), cancel=Cancel(), ask=nobody)).error is None
+    cancel, cancelled_at = Cancel(), []
+
+    def press() -> None:
+        while not (stage.workspace / "told_to_go").exists():
+            time.sleep(0.02)
+        cancelled_at.append(time.monotonic())
+        cancel.set()
+
+    threading.Thread(target=press).start()
+    outcome = collect(provider.run(stage.request("second", action=begins, model="another"), cancel=cancel, ask=nobody))
+
+    assert type(outcome.error) is errors.Cancelled
+    assert time.monotonic() - cancelled_at[0] < 6
+    assert not processes.marked(MARKED)
+    assert "second" not in (stage.workspace / "heard").read_text()
+    provider.close()
 
 
 def test_cancel_at_the_very_end_ends_the_child_and_the_turn_stands(chat):
