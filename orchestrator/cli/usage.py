@@ -53,7 +53,7 @@ def command(front: Front, by: UsageKey, ref: str | None, all_workspaces: bool, s
     if as_json:
         front.output.print_json(usage_document(by, rows, whole))
         return
-    _print(front, by, rows, whole)
+    say_usage(front, by, rows, whole)
 
 
 def usage_document(by: UsageKey, rows: Sequence[Spending], whole: Spending) -> UsageDocument:
@@ -97,7 +97,8 @@ def _begin(text: str, now: datetime) -> datetime:
         raise UsageError(f"--since: {text!r} is no time", hint="as in 2026-01-31, 2026-01-31T12:00 or 7d") from error
 
 
-def _print(front: Front, by: str, rows: Sequence[Spending], whole: Spending) -> None:
+def say_usage(front: Front, by: str, rows: Sequence[Spending], whole: Spending) -> None:
+    """The table for people."""
     if not rows:
         front.output.say("no turns here yet")
         return
@@ -122,7 +123,7 @@ def _laid_out(cells: Sequence[str], widths: Sequence[int]) -> str:
 def _line(key: str, row: Spending) -> tuple[str, ...]:
     share = "" if row.cache_read_share is None else f" ({row.cache_read_share:.0%})"
     tokens = (row.cache_write_tokens, row.output_tokens, row.reasoning_tokens)
-    return key, f"{row.turns:,}", _count(row.input_tokens), _count(row.cache_read_tokens) + share, *map(_count, tokens), _costs(row.costs)
+    return key, f"{row.turns:,}", _count(row.input_tokens), _count(row.cache_read_tokens) + share, *map(_count, tokens), shown_costs(row.costs)
 
 
 def _shown_key(by: str, row: Spending) -> str:
@@ -135,7 +136,8 @@ def _count(tokens: int | None) -> str:
     return "-" if tokens is None else f"{tokens:,}"
 
 
-def _costs(costs: Sequence[Cost]) -> str:
+def shown_costs(costs: Sequence[Cost]) -> str:
+    """Each with the label that says where it comes from."""
     return " + ".join(f"{_dollars(cost.usd)} {cost.label}" if cost.usd is not None else f"unknown for {_turns(cost.turns)}" for cost in costs)
 
 

@@ -92,7 +92,7 @@ class _Plain(Watcher):
             self.notice("this is what had come before the turn ended:")
         if text:
             self._output.say(text.rstrip("\n"))
-        self.notice(_summary(report))
+        self.notice(summary(report))
 
 
 class _Live(Watcher):
@@ -141,7 +141,7 @@ class _Live(Watcher):
             write(sys.stdout, "\n")
         for notice in report.notices:
             self.notice(notice)
-        self.notice(_summary(report))
+        self.notice(summary(report))
 
     def _print(self, text: str) -> None:
         self._status.stop()
@@ -154,7 +154,8 @@ def _asking(report: Report) -> str:
     return "it" if asking is None or asking.agent == report.turn.agent else asking.agent
 
 
-def _summary(report: Report) -> str:
+def summary(report: Report) -> str:
+    """Who took the turn, in which mode and why, on one line."""
     turn = report.turn
     rules = ", ".join(reason.rule for reason in turn.reasons)
     mode = f"{turn.mode} ({rules})" if turn.mode else rules
