@@ -1,0 +1,164 @@
+"""How a turn is shown in a chat: its answer block by block, tools on a line each, reasoning folded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Protocol
+
+from orchestrator.cli.talk.answer import Answer
+from orchestrator.dispatch.turn import Shown
+from orchestrator.quoting import one_line
+from orchestrator.terminal import clean
+
+_TAIL = 8000
+"""Characters of the growing block that can be seen at all."""
+_TOOL_LINE = 200
+
+
+class Ink(Protocol):
+    """How text is put on the terminal: cleaned, and with colours where they may be used."""
+
+    def block(self, text: str, width: int) -> str:
+        """A block of an answer."""
+
+    def faint(self, text: str) -> str:
+        """Something beside the answer."""
+
+    def strong(self, text: str) -> str:
+        """Something that stands out."""
+
+
+class Bare:
+    """Without any colour; Markdown stays as it was written."""
+
+    def block(self, text: str, width: int) -> str:
+        return clean(text).strip("\n")
+
+    def faint(self, text: str) -> str:
+        return clean(text)
+
+    def strong(self, text: str) -> str:
+        return clean(text)
+
+
+class Coloured:
+    """With colours, and Markdown laid out."""
+
+    def block(self, text: str, width: int) -> str:
+        from orchestrator.cli.talk.markdown import rendered
+
+        return rendered(text, width)
+
+    def faint(self, text: str) -> str:
+        return self._styled(text, "dim")
+
+    def strong(self, text: str) -> str:
+        return self._styled(text, "bold")
+
+    @staticmethod
+    def _styled(text: str, style: str) -> str:
+        from orchestrator.cli.talk.markdown import styled
+
+        return styled(text, style)
+
+
+class View:
+    """Turns what a turn shows into lines that are printed, and a rest and an activity that change."""
+
+    def __init__(self, ink: Ink, put: Callable[[str], None], width: Callable[[], int], monotonic: Callable[[], float]) -> None:
+        self._ink, self._put, self._width, self._monotonic = ink, put, width, monotonic
+        self._answer = Answer(_TAIL)
+        self._reasoning: list[str] = []
+        self._folded = ""
+        self._told: set[str] = set()
+        self._agent, self._doing, self._began, self._quiet = "", "", 0.0, 0.0
+
+    @property
+    def tail(self) -> str:
+        """The block that still grows."""
+        return self._answer.tail
+
+    @property
+    def reasoning(self) -> str:
+        """What the last agent thought."""
+        return "".join(self._reasoning) or self._folded
+
+    def begin(self, doing: str, *, quiet: float = 0.0) -> None:
+        """Something begins that takes its time; for so many seconds nothing is said of it."""
+        self._told.clear()
+        self._doing, self._began, self._quiet = doing, self._monotonic(), quiet
+
+    def end(self) -> None:
+        """It is over: what is there of the answer stays."""
+        self._fold()
+        self._flush()
+        self._doing = ""
+
+    def activity(self, frames: str) -> str:
+        """What goes on and since when; empty when nothing does."""
+        seconds = self._monotonic() - self._began
+        if not self._doing or seconds < self._quiet:
+            return ""
+        return f"{frames[int(seconds * 10) % len(frames)]} {self._doing} {int(seconds) // 60}:{int(seconds) % 60:02}"
+
+    def show(self, shown: Shown) -> None:
+        """One event of the turn."""
+        if shown.type != "reasoning":
+            self._fold()
+        match shown.type:
+            case "turn_started":
+                mode = f", {shown.data['mode']}" if shown.data.get("mode") else ""
+                self._flush()
+                self._folded = ""
+                self._agent = one_line(str(shown.data["agent"]), 40)
+                self.begin(f"{self._agent} ({shown.data['role']}{mode}) is thinking")
+            case "text":
+                self._doing = f"{self._agent} is answering"
+                for block in self._answer.feed(shown.text):
+                    self._block(block)
+            case "reasoning":
+                self._flush()
+                self._doing = f"{self._agent} is reasoning"
+                self._reasoning.append(shown.text)
+            case "tool_call":
+                self._flush()
+                self._doing = f"{self._agent} is running {one_line(str(shown.data['name']), 40)}"
+                arguments = json.dumps(shown.data["arguments"], ensure_ascii=False)
+                self._put(self._ink.faint(one_line(f"· {shown.data['name']} {arguments}", _TOOL_LINE)))
+            case "tool_result":
+                self._doing = f"{self._agent} is thinking"
+                self._put(self._ink.faint(_result(shown)))
+            case "withdrawn":
+                self._flush()
+                self.notice("what stands above was withdrawn; the agent is asked again")
+            case "notice" | "retry":
+                self._flush()
+                self.notice(shown.text)
+
+    def notice(self, text: str) -> None:
+        """Each once, however often the turn gives it."""
+        if text not in self._told:
+            self._told.add(text)
+            self._put(self._ink.faint(text))
+
+    def _flush(self) -> None:
+        rest = self._answer.rest()
+        if rest.strip():
+            self._block(rest)
+
+    def _block(self, block: str) -> None:
+        self._put(self._ink.block(block, self._width()).rstrip("\n") + "\n" + ("\n" if block.endswith("\n\n") else ""))
+
+    def _fold(self) -> None:
+        if self._reasoning:
+            self._folded = "".join(self._reasoning)
+            self._reasoning.clear()
+            self._put(self._ink.faint(f"· reasoning, {len(self._folded):,} characters (Ctrl-O shows it)"))
+
+
+def _result(shown: Shown) -> str:
+    lines = shown.text.strip().splitlines()
+    more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
+    failed = "failed: " if shown.data.get("is_error") else ""
+    return f"  → {failed}{one_line(lines[0], 120) if lines else 'nothing'}{more}"
