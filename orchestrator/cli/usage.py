@@ -102,8 +102,10 @@ def say_usage(front: Front, by: str, rows: Sequence[Spending], whole: Spending) 
     if not rows:
         front.output.say("no turns here yet")
         return
-    head = (by, "turns", "input", "from cache", "to cache", "output", "reasoning", "cost")
+    head: tuple[str, ...] = (by, "turns", "input", "from cache", "to cache", "output", "reasoning", "cost")
     lines = [_line(_shown_key(by, row), row) for row in rows] + ([_line("all", whole)] if len(rows) > 1 else [])
+    told = [column for column in range(len(head)) if any(line[column] != "-" for line in lines)]
+    head, lines = _only(head, told), [_only(line, told) for line in lines]
     widths = [max(len(line[column]) for line in (head, *lines)) for column in range(len(head))]
     front.output.heading(_laid_out(head, widths))
     for line in lines:
@@ -111,6 +113,11 @@ def say_usage(front: Front, by: str, rows: Sequence[Spending], whole: Spending) 
     front.output.say()
     for cost in whole.costs:
         front.output.say(f"{cost.label}: {_LABELS[cost.label]} ({_turns(cost.turns)})")
+
+
+def _only(cells: Sequence[str], columns: Sequence[int]) -> tuple[str, ...]:
+    """Columns in which no agent reported anything are left out."""
+    return tuple(cells[column] for column in columns)
 
 
 def _laid_out(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -123,7 +130,7 @@ def _laid_out(cells: Sequence[str], widths: Sequence[int]) -> str:
 def _line(key: str, row: Spending) -> tuple[str, ...]:
     share = "" if row.cache_read_share is None else f" ({row.cache_read_share:.0%})"
     tokens = (row.cache_write_tokens, row.output_tokens, row.reasoning_tokens)
-    return key, f"{row.turns:,}", _count(row.input_tokens), _count(row.cache_read_tokens) + share, *map(_count, tokens), shown_costs(row.costs)
+    return key, f"{row.turns:,}", _count(row.input_tokens), _count(row.cache_read_tokens) + share, *map(_count, tokens), _costs(row.costs)
 
 
 def _shown_key(by: str, row: Spending) -> str:
@@ -136,12 +143,11 @@ def _count(tokens: int | None) -> str:
     return "-" if tokens is None else f"{tokens:,}"
 
 
-def shown_costs(costs: Sequence[Cost]) -> str:
-    """Each with the label that says where it comes from."""
-    return " + ".join(f"{_dollars(cost.usd)} {cost.label}" if cost.usd is not None else f"unknown for {_turns(cost.turns)}" for cost in costs)
+def _costs(costs: Sequence[Cost]) -> str:
+    return " + ".join(f"{shown_dollars(cost.usd)} {cost.label}" if cost.usd is not None else f"unknown for {_turns(cost.turns)}" for cost in costs)
 
 
-def _dollars(usd: float) -> str:
+def shown_dollars(usd: float) -> str:
     """A cost that is there never looks like none."""
     return "<$0.0001" if 0 < usd < 0.0001 else f"${usd:,.4f}"
 

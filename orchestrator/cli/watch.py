@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from orchestrator.cli.output import Output, write
+from orchestrator.cli.spinner import Spinner
 from orchestrator.dispatch.turn import Shown
 from orchestrator.documents.stream import stream_line, turn_line
 from orchestrator.recording import Report
@@ -100,12 +102,7 @@ class _Live(Watcher):
 
     def __init__(self, output: Output) -> None:
         super().__init__(output)
-        from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True, no_color=not output.color)
-        self._status = Progress(SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(), console=console, transient=True)
-        self._task = self._status.add_task("starting")
+        self._status = Spinner(time.monotonic)
         self._printed = False
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -115,8 +112,7 @@ class _Live(Watcher):
         match shown.type:
             case "turn_started":
                 mode = f", {shown.data['mode']}" if shown.data.get("mode") else ""
-                self._status.reset(self._task, description=clean(f"{shown.data['agent']} ({shown.data['role']}{mode}) is thinking"))
-                self._status.start()
+                self._status.start(f"{shown.data['agent']} ({shown.data['role']}{mode}) is thinking")
             case "text":
                 self._print(shown.text)
             case "tool_call":

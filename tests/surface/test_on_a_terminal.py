@@ -96,6 +96,6 @@ def test_a_terminal_shows_who_is_asked_and_then_the_answer(shell: Shell, agents:
         code, shown = on_terminal(shell, "ask", "hello")
 
     assert code == 0
-    assert re.search(r"local \(primary\) is thinking.{0,20} \d:\d\d:\d\d", shown)
+    assert re.search(r"local \(primary\) is thinking \d:\d\d", shown)
     assert shown.index("is thinking") < shown.index("Hello.\r\n")
     assert shown.rstrip().endswith("[local, primary: default; turn 0, completed]")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_NAMED = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
+_NAMED = re.compile(r'(?<![^\s(])@(?:"([^"\n]+)"|(\S+))')
 _CLOSING = ".,;:!?)]}'\""
 
 

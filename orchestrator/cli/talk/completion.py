@@ -14,7 +14,7 @@ from orchestrator.cli.talk.attachments import place_of
 from orchestrator.cli.talk.commands import COMMANDS
 from orchestrator.terminal import clean
 
-_PATH = re.compile(r'(?<!\S)@"?([^\s"]*)$')
+_PATH = re.compile(r'(?<![^\s(])@"?([^\s"]*)$')
 _MOST = 50
 
 Offers = Callable[[], Iterable[tuple[str, str]]]

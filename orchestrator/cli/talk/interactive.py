@@ -18,6 +18,7 @@ from orchestrator.cli.asking import AtTerminal, Nobody
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import ENDING, cancelled_by_signals
 from orchestrator.cli.output import Output
+from orchestrator.cli.spinner import TICK
 from orchestrator.cli.talk.commands import Commands, Leave
 from orchestrator.cli.talk.completion import Words
 from orchestrator.cli.talk.conversation import Conversation
@@ -25,7 +26,7 @@ from orchestrator.cli.talk.lines import CANCELLED, told
 from orchestrator.cli.talk.past import Past
 from orchestrator.cli.talk.screen import Actions, Screen
 from orchestrator.cli.talk.status import status_line
-from orchestrator.cli.talk.view import Bare, Coloured, View
+from orchestrator.cli.talk.view import Bare, Coloured, View, between_words
 from orchestrator.cli.watch import summary
 from orchestrator.dispatch.turn import Shown
 from orchestrator.errors import EscaleraError
@@ -33,10 +34,10 @@ from orchestrator.planning.case import Wish
 from orchestrator.providers import Answer, Cancel, Question
 from orchestrator.recording import Report
 from orchestrator.session import State
+from orchestrator.terminal import clean
 
 LOOK_EVERY = 2.0
 """Seconds between two looks at what other processes did to the session."""
-TICK = 0.1
 AGAIN_WITHIN = 2.0
 """Seconds within which a second Ctrl-C leaves, where no turn runs."""
 _ECHOED = 12
@@ -113,15 +114,12 @@ class Interactive:
             gone=self._gone,
         )
         self._view = View(self._ink, self._screen.print, lambda: self._screen.width, front.clock.monotonic)
-        frames = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" if (sys.stdout.encoding or "").lower().startswith("utf") else "|/-\\"
         self._screen.tail = lambda: self._view.tail
-        self._screen.activity = lambda: self._view.activity(frames) + self._queue_text()
+        self._screen.activity = lambda: self._view.activity(sys.stdout.encoding) + self._queue_text()
         self._screen.status = lambda width: status_line(self._standing, asks=self._asks, width=width)
 
     def run(self) -> int:
         """Until the user leaves: the exit code."""
-        begin = "goes on" if self._talk.is_stored else "begins with the first turn"
-        self._output.notice(f"session {self._standing.session} {begin}; /help lists the commands, Ctrl-D leaves")
         self._front.output = _ToScreen(self._output.interactive, self._output.color, self._output.plain, self._put)
         try:
             return self._screen.run(self._started)
@@ -146,6 +144,8 @@ class Interactive:
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._loop.add_signal_handler(number, self._told_to_go, number)
+        begin = "goes on" if self._talk.is_stored else "begins with the first turn"
+        self._put("notice", f"session {self._standing.session} {begin}: /help lists commands, Ctrl-D leaves")
         self._screen.task(self._pump())
         self._screen.task(self._tick())
         self._screen.task(self._look())
@@ -270,8 +270,11 @@ class Interactive:
                         for line in self._waiting:
                             line.overtaken = True
                     self._screen.app.invalidate()
+                case ("notice", str(text)):
+                    self._view.aside(text)
                 case (str(kind), str(text)):
-                    self._screen.print({"say": _plain, "notice": self._ink.faint, "heading": self._ink.strong}[kind](text))
+                    text = between_words(text, self._screen.width)
+                    self._screen.print(self._ink.strong(text) if kind == "heading" else clean(text))
                 case _Asked() as asked:
                     await self._ask(asked)
                 case _Job() as job:
@@ -365,10 +368,6 @@ class Interactive:
         with suppress(EscaleraError):
             for percept in self._talk.store.percepts(session=self._talk.session.id):
                 yield f"forget {percept.id[:8]}", percept.content
-
-
-def _plain(text: str) -> str:
-    return Bare().faint(text)
 
 
 def _warm_up(color: bool) -> None:

@@ -23,7 +23,12 @@ def rendered(text: str, width: int) -> str:
         return text + "\n"
     console = Console(width=max(20, width), color_system="standard", force_terminal=True, legacy_windows=False, highlight=False, emoji=False)
     lines = console.render_lines(Markdown(_with_its_lines(text), code_theme="ansi_dark", hyperlinks=False), pad=False)
-    return "".join(_line(line) for line in lines)
+    shown = [_line(line) for line in lines]
+    while shown and not shown[-1]:
+        shown.pop()
+    while shown and not shown[0]:
+        shown.pop(0)
+    return "".join(f"{line}\n" for line in shown)
 
 
 def styled(text: str, style: str) -> str:
@@ -36,7 +41,7 @@ def _line(segments: list[Segment]) -> str:
     shown = [(clean(segment.text, keep_newlines=False), segment.style) for segment in segments if not segment.control]
     while shown and not shown[-1][0].strip():
         shown.pop()
-    return "".join(_colours(style).render(text) if style else text for text, style in shown) + "\n"
+    return "".join(_colours(style).render(text) if style else text for text, style in shown)
 
 
 def _colours(style: Style) -> Style:

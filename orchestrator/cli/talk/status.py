@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.cli.talk.conversation import Standing
-from orchestrator.cli.usage import shown_costs
+from orchestrator.cli.usage import shown_dollars
 from orchestrator.quoting import one_line
 from orchestrator.session import State
 from orchestrator.spending import Spending
@@ -23,7 +23,7 @@ def status_line(standing: Standing, *, asks: bool, width: int) -> str:
         *([standing.state.value] if standing.state is not State.ROUTING else []),
         *needed,
     ]
-    tokens, cost = ([], []) if standing.spent is None else ([_tokens(standing.spent)], [shown_costs(standing.spent.costs)])
+    tokens, cost = ([], []) if standing.spent is None else ([_tokens(standing.spent)], [_cost(standing.spent)])
     for tail in ([*tokens, *cost], tokens):
         room = width - len(SEPARATOR.join([*head, *tail])) - len(SEPARATOR) - len("need: ")
         if standing.need is None or room >= _SHORTEST_NEED:
@@ -34,6 +34,13 @@ def status_line(standing: Standing, *, asks: bool, width: int) -> str:
     else:
         line = SEPARATOR.join([*head, *tokens])
     return clean(line, keep_newlines=False)[:width]
+
+
+def _cost(spent: Spending) -> str:
+    """What is known of it, and how surely."""
+    if spent.cost_usd is None:
+        return "cost unknown"
+    return f"{shown_dollars(spent.cost_usd)} {spent.cost_label}{' and more' if spent.unknown_turns else ''}"
 
 
 def _tokens(spent: Spending) -> str:

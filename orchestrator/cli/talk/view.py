@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable
 from typing import Protocol
 
+from orchestrator.cli.spinner import elapsed, frame
 from orchestrator.cli.talk.answer import Answer
 from orchestrator.dispatch.turn import Shown
 from orchestrator.quoting import one_line
@@ -71,6 +73,8 @@ class View:
         self._answer = Answer(_TAIL)
         self._reasoning: list[str] = []
         self._folded = ""
+        self._again = self._gap = False
+        """Whether a block stands right above, and a blank line belongs behind it."""
         self._told: set[str] = set()
         self._agent, self._doing, self._began, self._quiet = "", "", 0.0, 0.0
 
@@ -95,12 +99,12 @@ class View:
         self._flush()
         self._doing = ""
 
-    def activity(self, frames: str) -> str:
+    def activity(self, encoding: str | None) -> str:
         """What goes on and since when; empty when nothing does."""
         seconds = self._monotonic() - self._began
         if not self._doing or seconds < self._quiet:
             return ""
-        return f"{frames[int(seconds * 10) % len(frames)]} {self._doing} {int(seconds) // 60}:{int(seconds) % 60:02}"
+        return f"{frame(seconds, encoding)} {self._doing} {elapsed(seconds)}"
 
     def show(self, shown: Shown) -> None:
         """One event of the turn."""
@@ -125,10 +129,10 @@ class View:
                 self._flush()
                 self._doing = f"{self._agent} is running {one_line(str(shown.data['name']), 40)}"
                 arguments = json.dumps(shown.data["arguments"], ensure_ascii=False)
-                self._put(self._ink.faint(one_line(f"· {shown.data['name']} {arguments}", _TOOL_LINE)))
+                self.aside(one_line(f"· {shown.data['name']} {arguments}", _TOOL_LINE))
             case "tool_result":
                 self._doing = f"{self._agent} is thinking"
-                self._put(self._ink.faint(_result(shown)))
+                self.aside(_result(shown))
             case "withdrawn":
                 self._flush()
                 self.notice("what stands above was withdrawn; the agent is asked again")
@@ -140,7 +144,12 @@ class View:
         """Each once, however often the turn gives it."""
         if text not in self._told:
             self._told.add(text)
-            self._put(self._ink.faint(text))
+            self.aside(text)
+
+    def aside(self, text: str) -> None:
+        """Something beside the answer, broken between its words."""
+        self._again = False
+        self._put(self._ink.faint(between_words(text, self._width())))
 
     def _flush(self) -> None:
         rest = self._answer.rest()
@@ -148,13 +157,26 @@ class View:
             self._block(rest)
 
     def _block(self, block: str) -> None:
-        self._put(self._ink.block(block, self._width()).rstrip("\n") + "\n" + ("\n" if block.endswith("\n\n") else ""))
+        if self._again and self._gap:
+            self._put("\n")
+        self._put(self._ink.block(block, self._width()))
+        self._again, self._gap = True, block.endswith("\n\n")
 
     def _fold(self) -> None:
         if self._reasoning:
             self._folded = "".join(self._reasoning)
             self._reasoning.clear()
-            self._put(self._ink.faint(f"· reasoning, {len(self._folded):,} characters (Ctrl-O shows it)"))
+            self.aside(f"· reasoning, {len(self._folded):,} characters (Ctrl-O shows it)")
+
+
+def between_words(text: str, width: int) -> str:
+    """The text with lines that do not fit broken between words, and what is broken off set in under what is set in itself."""
+    return "\n".join(part for line in text.split("\n") for part in (_parts(line, width) if len(line) > width else [line]))
+
+
+def _parts(line: str, width: int) -> list[str]:
+    indent = len(line) - len(line.lstrip())
+    return textwrap.wrap(line, width, break_on_hyphens=False, subsequent_indent=" " * (indent + 2 if indent or line.startswith("·") else 0))
 
 
 def _result(shown: Shown) -> str:
