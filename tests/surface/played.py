@@ -33,7 +33,9 @@ PATIENCE = 30.0
 class Played:
     """One run of the program on a terminal of its own; a context manager."""
 
-    def __init__(self, shell: Shell, *arguments: str, columns: int = 80, rows: int = 24, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, shell: Shell, *arguments: str, columns: int = 80, rows: int = 24, environ: Mapping[str, str] | None = None, program: str = PROGRAM
+    ) -> None:
         self.got = b""
         """Everything that the terminal got, as it came."""
         self._screen = pyte.HistoryScreen(columns, rows, history=20_000)
@@ -41,7 +43,7 @@ class Played:
         self._ours, theirs = pty.openpty()
         self._set_size(columns, rows)
         self.process = subprocess.Popen(
-            [sys.executable, "-ISc", _OWN_TERMINAL, PROGRAM, *arguments],
+            [sys.executable, "-ISc", _OWN_TERMINAL, program, *arguments],
             cwd=shell.cwd,
             env=shell.environ | {"TERM": "xterm-256color"} | dict(environ or {}),
             stdin=theirs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import threading
@@ -405,8 +406,10 @@ def test_without_colours_and_without_a_screen(shell: Shell, cast: Agents, argume
             chat.say("/escalate which oven?")
             text = chat.until("turn 0, completed")
             assert "A stone oven holds **heat** well." in text
+            chat.until(prompted)
             chat.say("rye")
             chat.until("turn 1, completed")
+            chat.until(prompted)
             chat.looks_like("plain" if "--plain" in arguments else "no-colours")
             chat.type("\x04")
             assert chat.ended() == 0
@@ -431,6 +434,11 @@ def test_focus_is_asked_for_and_the_desktop_notified_only_where_that_is_set(shel
             chat.ended()
             assert chat.got.count(b"\x07\x1b]9;escalera: local has answered\x1b\\") == 1
             assert chat.got.count(b"\x1b[?1004l") == 1
+
+
+def prompted(text: str) -> bool:
+    """Whether the last thing is an empty prompt, with a status line below it or without."""
+    return re.search(r"\n>(\nbakery .*)?$", text) is not None
 
 
 PIPED = "what?\n/need open a bakery\n//etc is a folder\n/nede\n\n/escalate\nagain"
