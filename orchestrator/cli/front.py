@@ -230,14 +230,14 @@ class Front:
             self.output.notice(notice)
         self._told = len(store.notices)
 
-    def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None, long_lived: bool = False) -> Workplace:
-        """Where turns are taken: one of them, or with `long_lived` as many as come until `close`."""
+    def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None, long_lived: bool = False, crew: Crew | None = None) -> Workplace:
+        """Where turns are taken: one of them, or with `long_lived` as many as come until `close`; by that crew, or a new one."""
         from orchestrator.escalation import Workplace
 
         project = self.project(workspace)
         return Workplace(
             store=store,
-            crew=self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived),
+            crew=crew or self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived),
             templates=self.templates(project),
             clock=self.clock,
             workspace=workspace,

@@ -96,9 +96,9 @@ def test_a_conversation_with_a_hand_over_a_question_and_its_reply(shell: Shell, 
             chat.until("all turns go to 'local'")
             chat.say("thanks")
             chat.until("turn 4, completed")
+            chat.looks_like("pinned")
             chat.say("/why")
             chat.until("because pinned")
-            chat.looks_like("pinned")
             chat.type("\x04")
             assert chat.ended() == 0
 

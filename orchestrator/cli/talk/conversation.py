@@ -14,11 +14,12 @@ from orchestrator.cli.need import Change, change_need, need_document, stand_of
 from orchestrator.cli.plan import EXAMPLE, unborn
 from orchestrator.cli.session import all_turns, forked
 from orchestrator.cli.sessions import begun, fresh_session, held_session
+from orchestrator.crew import Crew
 from orchestrator.dispatch.turn import Shown, Watch
 from orchestrator.errors import EscaleraError, NotFound
 from orchestrator.escalation import Workplace, begin_session, take_turn
 from orchestrator.planning.case import Wish
-from orchestrator.planning.plan import Plan, plan_turn
+from orchestrator.planning.plan import Plan, counted, plan_turn
 from orchestrator.providers import Ask, Cancel
 from orchestrator.quoting import one_line
 from orchestrator.recording import Report
@@ -71,7 +72,7 @@ class Conversation:
         """The last turn that this process took in the session."""
         self._taken: _Taken | None = None
         self._loaded = True
-        self._works: tuple[Settings, str, Workplace] | None = None
+        self._kept: tuple[Settings, str, Crew] | None = None
         self._seen = self._end()
         """The index after the last turn that the user was shown or told of."""
         self.lock = threading.Lock()
@@ -106,18 +107,21 @@ class Conversation:
         wish = Wish(prompt.strip() or EXAMPLE, Choice(pinned=self.pin), fresh=self.fresh)
         with self.store.snapshot():
             session = self.header() if self.is_stored else unborn(self.session)
-            return plan_turn(
+            project = self._front.project(session.workspace)
+            plan = plan_turn(
                 session,
                 self._log(),
                 wish,
                 crew=self._front.crew(session.workspace, with_secrets=False),
                 expiry=self._front.expiry,
-                templates=self._front.templates,
+                templates=self._front.templates(project),
                 percepts=self.store.percepts(session=session.id),
                 workspace=session.workspace,
                 now=self._front.clock.now(),
                 loaded=self._loaded,
+                additions=self._front.additions(project),
             )
+        return counted(plan, self._front.hooks)
 
     # -- what is known -----------------------------------------------------------------------------
 
@@ -206,11 +210,13 @@ class Conversation:
         self.is_stored, self._first = session is not None, False
         self._taken, self.last, self._loaded, self.fresh = None, None, True, False
         self._seen = self._end()
-        self._leave_place()
+        self.close()
 
     def close(self) -> None:
-        """Let go of what the agents keep ready; no turn may run any more."""
-        self._leave_place()
+        """Let go of what the agents keep ready between two turns; none may run."""
+        if self._kept is not None:
+            self._kept[2].close()
+            self._kept = None
 
     def _forget_facts(self, session: Session, first: int) -> None:
         """What was learned in turns that leave."""
@@ -233,18 +239,13 @@ class Conversation:
         self.is_stored = True
 
     def _place(self) -> Workplace:
-        """Where turns are taken; another one when the settings have changed, with what the agents keep ready let go."""
-        if self._works is not None and self._works[:2] == (self._front.settings, self.session.workspace):
-            return self._works[2]
-        self._leave_place()
-        place = self._front.workplace(self.store, self.session.workspace, long_lived=True)
-        self._works = self._front.settings, self.session.workspace, place
+        """Where the next turn is taken: with the project's texts as they are now, and the same agents as long as the settings stay."""
+        settings, workspace = self._front.settings, self.session.workspace
+        if self._kept is not None and (self._kept[0] is not settings or self._kept[1] != workspace):
+            self.close()
+        place = self._front.workplace(self.store, workspace, long_lived=True, crew=None if self._kept is None else self._kept[2])
+        self._kept = settings, workspace, place.crew
         return place
-
-    def _leave_place(self) -> None:
-        if self._works is not None:
-            self._works[2].crew.close()
-            self._works = None
 
     def _log(self) -> TurnLog:
         return self.store.log(self.session.id) if self.is_stored else TurnList(())
