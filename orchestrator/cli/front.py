@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.settings.resolution import Settings, Sources
     from orchestrator.settings.trust import TrustStore
     from orchestrator.store import Store
-    from orchestrator.templates import Templates
+    from orchestrator.templates import Override, Templates
 
 
 class Front:
@@ -44,7 +44,7 @@ class Front:
         self._told = 0
         self._said: set[str] = set()
         self._plugins: PluginManager | None = None
-        self._templates: Templates | None = None
+        self._templates: tuple[list[Override], Templates] | None = None
         self.clock: Clock = SystemClock()
 
     @cached_property
@@ -157,8 +157,10 @@ class Front:
             *(Override(part.path, "project", part.content, accepted=part.accepted) for part in project.templates),
             *(override for plugin, folder in folders.values for override in overrides_in(folder, "plugin", plugin=plugin.name)),
         ]
-        self._templates = Templates(overrides, tell=self.tell_once, before=self._templates)
-        return self._templates
+        if self._templates is None or self._templates[0] != overrides:  # what did not change is not read and compiled again
+            before = None if self._templates is None else self._templates[1]
+            self._templates = overrides, Templates(overrides, tell=self.tell_once, before=before)
+        return self._templates[1]
 
     @property
     def expiry(self) -> Expiry:

@@ -293,6 +293,34 @@ def test_permission_is_asked_for_in_the_middle_of_the_screen_and_the_draft_stays
         chat.until("> still here")
 
 
+@pytest.mark.parametrize(("typed", "code"), [("\x03", 0), (None, 130)])
+def test_a_question_ends_with_the_turn_or_the_program(shell: Shell, asks, typed: str | None, code: int) -> None:
+    asks("Bash", {"command": "touch made.txt"})
+    with begun(shell) as chat:
+        chat.say("/escalate go")
+        chat.until("[y]es or [n]o:")
+        if typed is None:
+            chat.process.send_signal(signal.SIGTERM)
+        else:
+            chat.type(typed)
+            chat.until("turn 0, cancelled")
+            chat.say("/quit")
+        assert chat.ended() == code
+
+    assert [turn["outcome"] for turn in shell.json("session", "show", "--json")["turns"]] == ["cancelled"]
+
+
+def test_what_could_not_be_sent_is_the_draft_again(shell: Shell, cast: Agents) -> None:
+    with OpenAIServer() as server:
+        cast(server.url, "limits.message_budget_chars = 1300")
+        with begun(shell) as chat:
+            chat.say("long " * 60 + "end")
+            chat.until("escalera: ")
+            chat.until(lambda _: "end" in chat.screen.splitlines()[-2])
+
+    assert shell.run("session", "show").returncode == 3
+
+
 def test_files_are_attached_by_name_but_not_by_what_was_pasted(shell: Shell, cast: Agents) -> None:
     (shell.cwd / "notes.md").write_text("flour is dear")
     with OpenAIServer(served("Read."), served("Not read.")) as server:

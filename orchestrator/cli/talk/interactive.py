@@ -62,6 +62,8 @@ class _Job:
     cancel: Cancel = field(default_factory=Cancel)
     report: Report | None = None
     leaves: bool = False
+    refused: bool = False
+    """Nothing came of it: what was typed goes back to where it can be mended."""
     problem: BaseException | None = None
     """What was raised that is no error of ours: a fault in the program, which ends it."""
 
@@ -232,6 +234,7 @@ class Interactive:
         except Leave:
             job.leaves = True
         except EscaleraError as error:
+            job.refused = True
             self._put("notice", told(error))
         except BaseException as problem:
             job.problem = problem
@@ -306,6 +309,9 @@ class Interactive:
             self._screen.notify(f"escalera: {job.report.turn.agent} has answered")
             if job.report.error is not None or (job.report.session.state is State.WAITING and any(line.overtaken for line in self._waiting)):
                 self._give_back()
+        if job.refused:
+            self._waiting.insert(0, job.line)
+            self._give_back()
         if job.leaves:
             self._leaving = 0
             self._waiting.clear()

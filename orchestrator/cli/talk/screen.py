@@ -153,6 +153,7 @@ class Screen:
         keys.add(Keys.BracketedPaste)(self._paste)
         keys.add("c-c", filter=here)(lambda _event: self._keys.interrupt())
         keys.add("c-d", filter=here & empty)(lambda _event: self._keys.end())
+        keys.add("c-z", filter=here)(lambda event: event.app.suspend_to_background())
         keys.add("c-o", filter=here)(lambda _event: self._keys.unfold())
         if self._focus:
             keys.add("escape", "[", "I")(lambda _event: self._focused(True))
