@@ -98,11 +98,19 @@ class Played:
     def looks_like(self, name: str) -> None:
         """Compare the screen with the one that is kept under that name; with ESCALERA_WRITE_SCREENS set it is kept from now on."""
         path = SCREENS / f"{name}.txt"
-        text = _TIME.sub("TIME", _SPINNER.sub(r"* \1 0:00", self.screen)) + "\n"
         if os.environ.get("ESCALERA_WRITE_SCREENS"):
+            while select.select([self._ours], [], [], 0.5)[0] and self._take(0.0):
+                pass
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text, "utf-8")
-        assert text == path.read_text("utf-8")
+            path.write_text(self._steady(), "utf-8")
+        kept, deadline = path.read_text("utf-8"), time.monotonic() + 5
+        while self._steady() != kept and time.monotonic() < deadline:
+            self._take(0.1)  # the last of it may be on its way
+        assert self._steady() == kept
+
+    def _steady(self) -> str:
+        """The screen without what is another time each time."""
+        return _TIME.sub("TIME", _SPINNER.sub(r"* \1 0:00", self.screen)) + "\n"
 
     def until(self, seen: str | Callable[[str], bool], *, times: int = 1) -> str:
         """Wait until that stands on the screen or above it: all of it."""

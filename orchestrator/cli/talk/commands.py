@@ -61,6 +61,11 @@ COMMANDS = (
 BY_NAME = {command.name: command for command in COMMANDS}
 
 
+def is_command(line: str) -> bool:
+    """Whether it is one, and no prompt."""
+    return line.startswith("/") and not line.startswith("//")
+
+
 class Leave(Exception):
     """The user wants to go."""
 
@@ -79,7 +84,7 @@ class Commands:
         text = well_formed(line)
         if text != line:
             self._front.output.notice("the prompt held characters that are no valid text; they were replaced by U+FFFD")
-        if text.startswith("/") and not text.startswith("//"):
+        if is_command(text):
             return self._command(text, cancel, self._attach(pasted) if typed else _unchanged)
         text = text[1:] if text.startswith("//") else text
         return Wish(self._attach(pasted)(text) if typed else text)

@@ -19,7 +19,7 @@ from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import ENDING, cancelled_by_signals
 from orchestrator.cli.output import Output
 from orchestrator.cli.spinner import TICK
-from orchestrator.cli.talk.commands import Commands, Leave
+from orchestrator.cli.talk.commands import Commands, Leave, is_command
 from orchestrator.cli.talk.completion import Words
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.cli.talk.lines import CANCELLED, told
@@ -63,7 +63,7 @@ class _Job:
     report: Report | None = None
     leaves: bool = False
     refused: bool = False
-    """Nothing came of it: what was typed goes back to where it can be mended."""
+    """A prompt of which nothing came: it goes back to where it can be mended."""
     problem: BaseException | None = None
     """What was raised that is no error of ours: a fault in the program, which ends it."""
 
@@ -234,7 +234,7 @@ class Interactive:
         except Leave:
             job.leaves = True
         except EscaleraError as error:
-            job.refused = True
+            job.refused = not is_command(job.line.text)
             self._put("notice", told(error))
         except BaseException as problem:
             job.problem = problem
