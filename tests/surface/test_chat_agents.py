@@ -48,7 +48,7 @@ def claude(shell: Shell, tmp_path: Path):
 
 
 def test_one_claude_serves_the_chat_and_goes_with_it(shell: Shell, tmp_path: Path, claude: AnthropicServer) -> None:
-    claude.add(Say("Which flour do you have?"), Say("Rye it is."), Hang("Now I think"), Say("Welcome back."))
+    claude.add(Say("Which flour do you have?"), Say("Rye it is."), Hang("Now I think"), Say("Welcome back."), Say("Once more."))
     with Played(shell, "chat", "--name", "bakery") as chat:
         chat.until("/help lists")
         chat.say("/escalate plan a bakery")
@@ -67,6 +67,11 @@ def test_one_claude_serves_the_chat_and_goes_with_it(shell: Shell, tmp_path: Pat
         chat.until("sell bread [set]")
         chat.say("/escalate again")
         chat.until("turn 4, completed")
+        chat.say("/undo")
+        chat.until("undone: turn 4")
+        chat.say("/escalate again, please")
+        chat.until("turn 5, completed")
+        assert "external_session_missing" in chat.scrolled
         assert processes_with(str(tmp_path / "claude-home"))
         chat.process.send_signal(signal.SIGTERM)
         assert chat.ended() == 130

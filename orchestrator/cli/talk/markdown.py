@@ -31,11 +31,6 @@ def rendered(text: str, width: int) -> str:
     return "".join(f"{line}\n" for line in shown)
 
 
-def styled(text: str, style: str) -> str:
-    """Cleaned text in one of rich's styles."""
-    return Style.parse(style).render(clean(text))
-
-
 def _line(segments: list[Segment]) -> str:
     """Cleaned once more: an entity of Markdown (`&#13;`) becomes its character only when it is laid out."""
     shown = [(clean(segment.text, keep_newlines=False), segment.style) for segment in segments if not segment.control]

@@ -53,16 +53,10 @@ class Coloured:
         return rendered(text, width)
 
     def faint(self, text: str) -> str:
-        return self._styled(text, "dim")
+        return f"\x1b[2m{clean(text)}\x1b[0m"
 
     def strong(self, text: str) -> str:
-        return self._styled(text, "bold")
-
-    @staticmethod
-    def _styled(text: str, style: str) -> str:
-        from orchestrator.cli.talk.markdown import styled
-
-        return styled(text, style)
+        return f"\x1b[1m{clean(text)}\x1b[0m"
 
 
 class View:
