@@ -71,7 +71,7 @@ def test_one_claude_serves_the_chat_and_goes_with_it(shell: Shell, tmp_path: Pat
         chat.until("undone: turn 4")
         chat.say("/escalate again, please")
         chat.until("turn 5, completed")
-        assert "external_session_missing" in chat.scrolled
+        assert chat.scrolled.count("fresh_start (need_changed)") == 2
         assert processes_with(str(tmp_path / "claude-home"))
         chat.process.send_signal(signal.SIGTERM)
         assert chat.ended() == 130
