@@ -265,23 +265,30 @@ class Interactive:
     # -- what is shown -----------------------------------------------------------------------------
 
     async def _pump(self) -> None:
-        while True:
-            match await self._items.get():
-                case Shown() as shown:
-                    self._view.show(shown)
-                    if shown.type == "text":
-                        for line in self._waiting:
-                            line.overtaken = True
-                    self._screen.app.invalidate()
-                case ("notice", str(text)):
-                    self._view.aside(text)
-                case (str(kind), str(text)):
-                    text = between_words(text, self._screen.width)
-                    self._screen.print(self._ink.strong(text) if kind == "heading" else clean(text))
-                case _Asked() as asked:
-                    await self._ask(asked)
-                case _Job() as job:
-                    self._ended(job)
+        """Show one thing after the other. A fault of ours ends the program: a chat that shows nothing any more is worse."""
+        try:
+            while True:
+                await self._take_in(await self._items.get())
+        except Exception as fault:
+            self._screen.fail(fault)
+
+    async def _take_in(self, item: object) -> None:
+        match item:
+            case Shown() as shown:
+                self._view.show(shown)
+                if shown.type == "text":
+                    for line in self._waiting:
+                        line.overtaken = True
+                self._screen.app.invalidate()
+            case ("notice", str(text)):
+                self._view.aside(text)
+            case (str(kind), str(text)):
+                text = between_words(text, self._screen.width)
+                self._screen.print(self._ink.strong(text) if kind == "heading" else clean(text))
+            case _Asked() as asked:
+                await self._ask(asked)
+            case _Job() as job:
+                self._ended(job)
 
     async def _ask(self, asked: _Asked) -> None:
         """Give the terminal away for a question; the draft stays as it is."""
@@ -302,7 +309,7 @@ class Interactive:
         self._view.end()
         self._job = self._thread = None
         if job.problem is not None:
-            self._screen.app.exit(exception=job.problem)
+            self._screen.fail(job.problem)
             return
         if job.report is not None:
             self._tell(job.report)

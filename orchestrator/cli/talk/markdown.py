@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
-from rich.console import Console
-from rich.markdown import Markdown
+from rich.color import ColorSystem
+from rich.console import Console, JustifyMethod
+from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.segment import Segment
 from rich.style import Style
 
@@ -21,9 +23,10 @@ def rendered(text: str, width: int) -> str:
     text = clean(text).strip("\n")
     if len(text) > _LONGEST:
         return text + "\n"
-    console = Console(width=max(20, width), color_system="standard", force_terminal=True, legacy_windows=False, highlight=False, emoji=False)
-    lines = console.render_lines(Markdown(_with_its_lines(text), code_theme="ansi_dark", hyperlinks=False), pad=False)
-    shown = [_line(line) for line in lines]
+    try:
+        shown = [_line(line) for line in _laid_out(text, width)]
+    except Exception:  # whatever a parser and a highlighter trip over in a stranger's text, that can be read as it is
+        return text + "\n"
     while shown and not shown[-1]:
         shown.pop()
     while shown and not shown[0]:
@@ -31,12 +34,27 @@ def rendered(text: str, width: int) -> str:
     return "".join(f"{line}\n" for line in shown)
 
 
+class _Heading(Heading):
+    """To the left, as all else is."""
+
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _Heading}
+
+
+def _laid_out(text: str, width: int) -> list[list[Segment]]:
+    console = Console(width=max(20, width), color_system="standard", force_terminal=True, legacy_windows=False, highlight=False, emoji=False)
+    return console.render_lines(_Markdown(_with_its_lines(text), code_theme="ansi_dark", hyperlinks=False), pad=False)
+
+
 def _line(segments: list[Segment]) -> str:
     """Cleaned once more: an entity of Markdown (`&#13;`) becomes its character only when it is laid out."""
     shown = [(clean(segment.text, keep_newlines=False), segment.style) for segment in segments if not segment.control]
     while shown and not shown[-1][0].strip():
         shown.pop()
-    return "".join(_colours(style).render(text) if style else text for text, style in shown)
+    return "".join(_colours(style).render(text, color_system=ColorSystem.STANDARD) if style else text for text, style in shown)
 
 
 def _colours(style: Style) -> Style:

@@ -86,6 +86,11 @@ class Screen:
         if self.app.is_running and not self.app.is_done:
             self.app.exit(result=code)
 
+    def fail(self, fault: BaseException) -> None:
+        """End with a fault of ours, which `run` raises."""
+        if self.app.is_running and not self.app.is_done:
+            self.app.exit(exception=fault)
+
     def task(self, work: Coroutine[Any, Any, None]) -> None:
         """Run it beside, until the end."""
         self.app.create_background_task(work)
