@@ -24,7 +24,7 @@ from orchestrator.providers import Ask, Cancel
 from orchestrator.quoting import one_line
 from orchestrator.recording import Report
 from orchestrator.routing import Choice, Pin, Route, route
-from orchestrator.session import TOLD, Outcome, Role, Session, State, Turn, TurnList, TurnLog
+from orchestrator.session import TOLD, Outcome, Role, Session, State, Turn, TurnList, TurnLog, used_tools
 from orchestrator.settings.resolution import Settings
 from orchestrator.spending import Spending, total
 from orchestrator.store import Store
@@ -32,6 +32,10 @@ from orchestrator.undo import last_exchange, session_without
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import NeedDocument
+
+
+EASY, EASY_TURNS = 600, 3
+"""Characters of prompt and answer together of a turn that asked little, and how many in a row are worth a hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class Conversation:
         """The last turn that this process took in the session."""
         self._taken: _Taken | None = None
         self._loaded = True
+        self._easy = 0
         self._kept: tuple[Settings, str, Crew] | None = None
         self._seen = self._end()
         """The index after the last turn that the user was shown or told of."""
@@ -99,6 +104,7 @@ class Conversation:
         self.last, self.session = report, report.session
         begun_at = report.turn.index if report.escalated_from is None else report.escalated_from
         self._taken = _Taken(begun_at, before, report.session) if begun_at == index else None
+        self._hint(report)
         return report
 
     def plan(self, prompt: str) -> Plan:
@@ -225,6 +231,15 @@ class Conversation:
             if source.get("session") == session.id and isinstance(source.get("turn"), int) and source["turn"] >= first:
                 with suppress(NotFound):
                     self.store.forget(percept.id)
+
+    def _hint(self, report: Report) -> None:
+        """Say, once, that a pinned escalation does what the primary could."""
+        turn = report.turn
+        pinned = turn.role is Role.ESCALATION and any(reason.rule == "pinned" for reason in report.plan.route.reasons)
+        easy = pinned and turn.outcome in TOLD and not used_tools(turn) and len(turn.prompt or "") + len(turn.answer) <= EASY
+        self._easy = self._easy + 1 if easy else 0
+        if self._easy == EASY_TURNS:
+            self._front.output.notice(f"the last {EASY_TURNS} turns were short and took no tools: the primary may do for such (/primary)")
 
     # -- within ------------------------------------------------------------------------------------
 

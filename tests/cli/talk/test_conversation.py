@@ -18,7 +18,7 @@ from orchestrator.percepts import Percept
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Answer, Cancel
 from orchestrator.recording import Report
-from orchestrator.routing import Choice
+from orchestrator.routing import Choice, Pin
 from orchestrator.session import Role, State
 from orchestrator.testing.openai_server import OpenAIServer, reply
 
@@ -94,6 +94,20 @@ def test_primary_leaves_an_open_question(server: OpenAIServer, front: Front, tal
 
     assert (talk.standing().agent, talk.standing().pinned, talk.standing().state) == ("local", True, State.ROUTING)
     assert [reason.rule for reason in take(talk).turn.reasons] == ["pinned"]
+
+
+def test_a_pinned_escalation_that_does_what_the_primary_could_gets_a_hint_once(
+    server: OpenAIServer, talk: Conversation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add(reply("long " * 200), *(reply("Fine.") for _ in range(4)))
+    talk.pin = Pin(Role.ESCALATION)
+
+    hinted = []
+    for _ in range(5):
+        take(talk)
+        hinted.append("/primary" in capsys.readouterr().err)
+
+    assert hinted == [False, False, False, True, False]
 
 
 @pytest.mark.parametrize(
