@@ -286,6 +286,12 @@ class Front:
             self._others[workspace] = other
         return self._others[workspace]
 
+    def say_through(self, output: Output) -> None:
+        """From now on everything is said there."""
+        self.output = output
+        for other in self._others.values():
+            other.output = output
+
     def elsewhere(self, folder: Path) -> Front:
         """A front without any configuration, with everything it keeps in that folder."""
         environ = {name: value for name, value in self.environ.items() if not name.startswith("ESCALERA_")}

@@ -140,7 +140,7 @@ class Commands:
         return None
 
     def _pin(self, pin: Pin, cancel: Cancel) -> None:
-        agent = pin.agent or self._front.settings.explain(pin.role.value).value
+        agent = pin.agent or self._talk.front.settings.explain(pin.role.value).value
         if agent is None:
             raise ConfigError(f"no {pin.role} agent is configured", hint="/agent lists who there is")
         left = pin.role is Role.PRIMARY and self._talk.back_to_primary(cancel)
@@ -151,7 +151,7 @@ class Commands:
         self._say(f"{'after the reply to the open question ' if asks else ''}all turns go to {agent!r} ({pin.role}) until you say otherwise")
 
     def _agent(self, name: str, cancel: Cancel) -> None:
-        settings = self._front.settings
+        settings = self._talk.front.settings
         roles = {role: settings.explain(role.value).value for role in Role}
         if not name:
             for agent in settings.agents.values():
@@ -210,7 +210,7 @@ class Commands:
             show_plan(self._front.output, report.plan, texts=False)
 
     def _usage(self, _rest: str, _cancel: Cancel) -> None:
-        prices = {agent.name: agent.prices for agent in self._front.settings.agents.values()}
+        prices = {agent.name: agent.prices for agent in self._talk.front.settings.agents.values()}
         sums = self._talk.store.usage("agent", session=self._talk.session.id)
         say_usage(self._front, "agent", spent(sums, prices), total(sums, prices))
 
@@ -240,8 +240,8 @@ class Commands:
         prompt = turns[0].prompt if turns else None
         if prompt is None:
             raise NotFound("there is no turn to try again")
-        if name and name not in self._front.settings.agents:
-            raise NotFound(f"there is no agent {name!r}{did_you_mean(nearest(name, self._front.settings.agents))}", hint="/agent lists who there is")
+        if name and name not in self._talk.front.settings.agents:
+            raise NotFound(f"there is no agent {name!r}{did_you_mean(nearest(name, self._talk.front.settings.agents))}", hint="/agent lists who there is")
         if any(turn.outcome in TOLD for turn in turns):  # what failed counts for nothing, and stays where it is
             self._undone(cancel)
         return Wish(prompt, Choice(agent=name) if name else _same(turns))

@@ -66,7 +66,7 @@ class Conversation:
 
     def __init__(self, front: Front, store: Store, session: Session | None, *, name: str | None = None, first: bool = False) -> None:
         """`session` is a stored one, or `None` for one that the first turn begins, as the `first` of its workspace or one more."""
-        self._front, self.store, self._first = front, store, first
+        self._root, self.store, self._first = front, store, first
         self.session = session or fresh_session(front, name)
         self.is_stored = session is not None
         self.pin: Pin | None = None
@@ -83,11 +83,16 @@ class Conversation:
         self.lock = threading.Lock()
         """To be held by whoever has something done here: one at a time."""
 
+    @property
+    def front(self) -> Front:
+        """With the settings that count where the session belongs."""
+        return self._root.at(self.session.workspace)
+
     # -- turns -------------------------------------------------------------------------------------
 
     def take(self, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
         """One turn, with the settings as they are by now. Raises what keeps it from coming to be."""
-        self._front.refresh()
+        self.front.refresh()
         place = self._place()
         wish = replace(wish, choice=replace(wish.choice, pinned=self.pin), fresh=wish.fresh or self.fresh)
         self._begin(place, wish)
@@ -109,25 +114,25 @@ class Conversation:
 
     def plan(self, prompt: str) -> Plan:
         """What the next turn would be; calls nobody and writes nothing."""
-        self._front.refresh()
+        self.front.refresh()
         wish = Wish(prompt.strip() or EXAMPLE, Choice(pinned=self.pin), fresh=self.fresh)
         with self.store.snapshot():
             session = self.header() if self.is_stored else unborn(self.session)
-            project = self._front.project(session.workspace)
+            project = self.front.project(session.workspace)
             plan = plan_turn(
                 session,
                 self._log(),
                 wish,
-                crew=self._front.crew(session.workspace, with_secrets=False),
-                expiry=self._front.expiry,
-                templates=self._front.templates(project),
+                crew=self.front.crew(session.workspace, with_secrets=False),
+                expiry=self.front.expiry,
+                templates=self.front.templates(project),
                 percepts=self.store.percepts(session=session.id),
                 workspace=session.workspace,
-                now=self._front.clock.now(),
+                now=self.front.clock.now(),
                 loaded=self._loaded,
-                additions=self._front.additions(project),
+                additions=self.front.additions(project),
             )
-        return counted(plan, self._front.hooks)
+        return counted(plan, self.front.hooks)
 
     # -- what is known -----------------------------------------------------------------------------
 
@@ -145,9 +150,9 @@ class Conversation:
         """As it is now, also after turns of other processes and changes of the settings."""
         with self.store.snapshot():
             session, log = self.header(), self._log()
-            stand = stand_of(self._front, session, log, loaded=self._loaded)
+            stand = stand_of(self.front, session, log, loaded=self._loaded)
             sums = self.store.usage("session", session=session.id) if self.is_stored else ()
-        prices = {agent.name: agent.prices for agent in self._front.settings.agents.values()}
+        prices = {agent.name: agent.prices for agent in self.front.settings.agents.values()}
         way = self._next(None if stand.asking is None else stand.asking.agent)
         return Standing(
             session=session.name or session.id[:8],
@@ -159,7 +164,7 @@ class Conversation:
         )
 
     def need(self) -> NeedDocument:
-        return need_document(self._front, self.header(), self._log(), loaded=self._loaded)
+        return need_document(self.front, self.header(), self._log(), loaded=self._loaded)
 
     def tell_news(self) -> None:
         """Say which turns other processes took since we looked last."""
@@ -167,20 +172,20 @@ class Conversation:
             if turn.outcome is Outcome.OPEN:
                 return
             self._seen = turn.index + 1
-            self._front.output.notice(_news(turn))
+            self.front.output.notice(_news(turn))
 
     # -- changes -----------------------------------------------------------------------------------
 
     def change_need(self, change: Change, cancel: Cancel) -> None:
         """State, clear or restore the need; begins the session where there is none."""
         self._begin(None, None)
-        self.session = change_need(self._front, self.store, self.session.id, change, loaded=self._loaded, cancel=cancel)
+        self.session = change_need(self.front, self.store, self.session.id, change, loaded=self._loaded, cancel=cancel)
 
     def back_to_primary(self, cancel: Cancel) -> bool:
         """Leave an agent's question open no longer (page 1); whether one was."""
         if not self.is_stored or self.header().state is not State.WAITING:
             return False
-        with held_session(self._front, self.store, self.session.id, cancel) as (claim, session):
+        with held_session(self.front, self.store, self.session.id, cancel) as (claim, session):
             self.session = replace(session, state=State.ROUTING)
             self.store.save(claim, self.session)
         return True
@@ -189,20 +194,20 @@ class Conversation:
         """Take the last turn out of the session: what left it, and the fork that keeps all. Raises `NotFound` where there is none."""
         if not self.is_stored:
             raise NotFound("there is no turn to undo")
-        with held_session(self._front, self.store, self.session.id, cancel) as (claim, session):
+        with held_session(self.front, self.store, self.session.id, cancel) as (claim, session):
             log = self.store.log(session.id)
             exchange = last_exchange(log)
             if not exchange:
                 raise NotFound("there is no turn to undo")
             first = exchange[0].index
             known = self._taken if self._taken is not None and self._taken.index == first else None
-            fork = forked(self._front, self.store, session, all_turns(log))
+            fork = forked(self.front, self.store, session, all_turns(log))
             self._forget_facts(session, first)
             self.session = session_without(
                 exchange,
                 session,
                 log,
-                now=self._front.clock.now(),
+                now=self.front.clock.now(),
                 before=None if known is None else known.before,
                 after=None if known is None else known.after,
             )
@@ -212,7 +217,7 @@ class Conversation:
 
     def move(self, session: Session | None, *, name: str | None = None) -> None:
         """Go on in another session, or in a new one."""
-        self.session = session or fresh_session(self._front, name)
+        self.session = session or fresh_session(self._root, name)
         self.is_stored, self._first = session is not None, False
         self._taken, self.last, self._loaded, self.fresh = None, None, True, False
         self._seen = self._end()
@@ -239,7 +244,7 @@ class Conversation:
         easy = pinned and turn.outcome in TOLD and not used_tools(turn) and len(turn.prompt or "") + len(turn.answer) <= EASY
         self._easy = self._easy + 1 if easy else 0
         if self._easy == EASY_TURNS:
-            self._front.output.notice(f"the last {EASY_TURNS} turns were short and took no tools: the primary may do for such (/primary)")
+            self.front.output.notice(f"the last {EASY_TURNS} turns were short and took no tools: the primary may do for such (/primary)")
 
     # -- within ------------------------------------------------------------------------------------
 
@@ -255,10 +260,10 @@ class Conversation:
 
     def _place(self) -> Workplace:
         """Where the next turn is taken: with the project's texts as they are now, and the same agents as long as the settings stay."""
-        settings, workspace = self._front.settings, self.session.workspace
+        settings, workspace = self.front.settings, self.session.workspace
         if self._kept is not None and (self._kept[0] is not settings or self._kept[1] != workspace):
             self.close()
-        place = self._front.workplace(self.store, workspace, long_lived=True, crew=None if self._kept is None else self._kept[2])
+        place = self.front.workplace(self.store, workspace, long_lived=True, crew=None if self._kept is None else self._kept[2])
         self._kept = settings, workspace, place.crew
         return place
 
@@ -269,7 +274,7 @@ class Conversation:
         return self._log().next_index
 
     def _next(self, asking: str | None) -> Route | None:
-        settings = self._front.settings
+        settings = self.front.settings
         primary, escalation = (settings.explain(role).value for role in ("primary", "escalation"))
         try:
             return route(Choice(pinned=self.pin), asking_agent=asking, primary=primary, escalation=escalation, configured=settings.agents)

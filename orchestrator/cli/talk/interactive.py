@@ -122,13 +122,13 @@ class Interactive:
 
     def run(self) -> int:
         """Until the user leaves: the exit code."""
-        self._front.output = _ToScreen(self._output.interactive, self._output.color, self._output.plain, self._put)
+        self._front.say_through(_ToScreen(self._output.interactive, self._output.color, self._output.plain, self._put))
         try:
             return self._screen.run(self._started)
         except EOFError:  # the terminal has gone
             return CANCELLED
         finally:
-            self._front.output = self._output
+            self._front.say_through(self._output)
             with cancelled_by_signals(Cancel(), self._front.clock.monotonic):
                 self._finish()
 
@@ -370,7 +370,7 @@ class Interactive:
         }
 
     def _agents(self) -> Iterable[tuple[str, str]]:
-        return [(agent.name, agent.provider) for agent in self._front.settings.agents.values()]
+        return [(agent.name, agent.provider) for agent in self._talk.front.settings.agents.values()]
 
     def _sessions(self) -> Iterable[tuple[str, str]]:
         with suppress(EscaleraError):
