@@ -1,4 +1,4 @@
-"""Who gets a turn: flag, then the agent that waits for a reply, then the rules, then the primary (page 2)."""
+"""Who gets a turn: flag, then the agent that waits for a reply, what is pinned, the rules, the primary (page 2)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,24 @@ _MOST_DETAIL = 120
 
 
 @dataclass(frozen=True, slots=True)
+class Pin:
+    """A choice that holds for all turns of a chat until it is changed."""
+
+    role: Role
+    agent: str | None = None
+    """`None` for whoever has the role."""
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """What the user chose on the command line; both absent means: decide for me."""
+    """What the user chose for this turn; all absent means: decide for me."""
 
     role: Role | None = None
     agent: str | None = None
     handed_over: str | None = None
     """Set instead where the primary gave the turn away: what it did, for the reason."""
+    pinned: Pin | None = None
+    """Counts where no flag chose, and no question is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +89,8 @@ def route(
         return _by_flag(choice, asking_agent=asking_agent, primary=primary, escalation=escalation, configured=configured)
     if asking_agent is not None:
         return _reply(asking_agent, escalation, configured)
+    if choice.pinned is not None:
+        return _by_pin(choice.pinned, primary=primary, escalation=escalation)
     if escalation is not None and (reason := opinion()) is not None:
         return Route(Role.ESCALATION, escalation, (reason,))
     return Route(Role.PRIMARY, _agent_of(Role.PRIMARY, primary), (Reason("default", "nothing asked for another agent"),))
@@ -120,6 +133,11 @@ def _reply(asking_agent: str, escalation: str | None, configured: Container[str]
         return Route(Role.ESCALATION, asking_agent, (Reason("waiting", f"{asking_agent!r} asked, this is the reply"),))
     successor = _agent_of(Role.ESCALATION, escalation)
     return Route(Role.ESCALATION, successor, (Reason("waiting", f"{asking_agent!r} asked but is no longer configured; {successor!r} takes its place"),))
+
+
+def _by_pin(pin: Pin, *, primary: str | None, escalation: str | None) -> Route:
+    agent = pin.agent or _agent_of(pin.role, primary if pin.role is Role.PRIMARY else escalation)
+    return Route(pin.role, agent, (Reason("pinned", f"{agent!r} was chosen until further notice"),))
 
 
 def _agent_of(role: Role, name: str | None) -> str:

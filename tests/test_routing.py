@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.routing import Choice, Route, route
+from orchestrator.routing import Choice, Pin, Route, route
 from orchestrator.session import Role
 
 CONFIGURED = ("local", "strong", "other")
@@ -28,9 +28,14 @@ def routed(choice: Choice, asking: str | None = None, *, primary: str | None = "
         (Choice(agent="local"), None, ("primary", "local", ["flag"])),
         (Choice(agent="other"), None, ("escalation", "other", ["flag"])),
         (Choice(role=Role.PRIMARY, agent="other"), None, ("primary", "other", ["flag"])),
+        (Choice(pinned=Pin(Role.ESCALATION)), None, ("escalation", "strong", ["pinned"])),
+        (Choice(pinned=Pin(Role.PRIMARY)), None, ("primary", "local", ["pinned"])),
+        (Choice(pinned=Pin(Role.ESCALATION, "other")), None, ("escalation", "other", ["pinned"])),
+        (Choice(pinned=Pin(Role.ESCALATION, "strong")), "other", ("escalation", "other", ["waiting"])),
+        (Choice(role=Role.PRIMARY, pinned=Pin(Role.ESCALATION)), None, ("primary", "local", ["flag"])),
     ],
 )
-def test_flag_then_waiting_then_primary(choice: Choice, asking: str | None, expected: tuple[str, str, list[str]]) -> None:
+def test_flag_then_waiting_then_pinned_then_primary(choice: Choice, asking: str | None, expected: tuple[str, str, list[str]]) -> None:
     assert routed(choice, asking) == expected
 
 

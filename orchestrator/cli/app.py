@@ -19,6 +19,7 @@ from orchestrator.settings.declarations import SETTINGS, Setting
 
 COMMANDS = {
     "ask": "one turn, by the agent that fits",
+    "chat": "many turns, typed or piped in",
     "plan": "what the next turn would be and would send",
     "demo": "a guided tour with real inference",
     "session": "list, show, search, export, import, rename, fork, drop",

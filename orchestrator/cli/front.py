@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.settings.resolution import Settings, Sources
     from orchestrator.settings.trust import TrustStore
     from orchestrator.store import Store
-    from orchestrator.templates import Templates
+    from orchestrator.templates import Override, Templates
 
 
 class Front:
@@ -44,7 +44,7 @@ class Front:
         self._told = 0
         self._said: set[str] = set()
         self._plugins: PluginManager | None = None
-        self._templates: Templates | None = None
+        self._templates: tuple[list[Override], Templates] | None = None
         self.clock: Clock = SystemClock()
 
     @cached_property
@@ -157,8 +157,10 @@ class Front:
             *(Override(part.path, "project", part.content, accepted=part.accepted) for part in project.templates),
             *(override for plugin, folder in folders.values for override in overrides_in(folder, "plugin", plugin=plugin.name)),
         ]
-        self._templates = Templates(overrides, tell=self.tell_once, before=self._templates)
-        return self._templates
+        if self._templates is None or self._templates[0] != overrides:  # what did not change is not read and compiled again
+            before = None if self._templates is None else self._templates[1]
+            self._templates = overrides, Templates(overrides, tell=self.tell_once, before=before)
+        return self._templates[1]
 
     @property
     def expiry(self) -> Expiry:
@@ -230,14 +232,14 @@ class Front:
             self.output.notice(notice)
         self._told = len(store.notices)
 
-    def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None, long_lived: bool = False) -> Workplace:
-        """Where turns are taken: one of them, or with `long_lived` as many as come until `close`."""
+    def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None, long_lived: bool = False, crew: Crew | None = None) -> Workplace:
+        """Where turns are taken: one of them, or with `long_lived` as many as come until `close`; by that crew, or a new one."""
         from orchestrator.escalation import Workplace
 
         project = self.project(workspace)
         return Workplace(
             store=store,
-            crew=self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived),
+            crew=crew or self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived),
             templates=self.templates(project),
             clock=self.clock,
             workspace=workspace,
@@ -283,6 +285,12 @@ class Front:
             other._said, other.clock = self._said, self.clock
             self._others[workspace] = other
         return self._others[workspace]
+
+    def say_through(self, output: Output) -> None:
+        """From now on everything is said there."""
+        self.output = output
+        for other in self._others.values():
+            other.output = output
 
     def elsewhere(self, folder: Path) -> Front:
         """A front without any configuration, with everything it keeps in that folder."""

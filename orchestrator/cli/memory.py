@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -39,12 +40,17 @@ def list_(front: Front, ref: str | None, as_json: bool) -> None:
     percepts = store.percepts(session=_session(front, store, ref))
     if as_json:
         front.output.print_json({"format": "escalera.percepts/1", "percepts": [_percept_object(percept) for percept in percepts]})
-        return
+    else:
+        say_percepts(front, percepts)
+
+
+def say_percepts(front: Front, percepts: Sequence[Percept]) -> None:
+    """For people."""
     for percept in percepts:
         marks = [percept.scope, *(["core"] if percept.core else []), *([f"for {percept.consumer}"] if percept.consumer != "all" else [])]
         front.output.say(f"{percept.id[:8]}  {percept.weight:3}  {percept.content}  [{', '.join(marks)}]")
     if not percepts:
-        front.output.say("nothing is remembered; `escalera memory learn TEXT` keeps a fact")
+        front.output.say("nothing is remembered; `memory learn TEXT` keeps a fact")
 
 
 @command.command("learn")
@@ -54,7 +60,16 @@ def list_(front: Front, ref: str | None, as_json: bool) -> None:
 @click.pass_obj
 def learn(front: Front, text: tuple[str, ...], consumer: str, as_json: bool) -> None:
     """Keep a fact, everywhere and for good; said again it is not stored twice."""
-    content = well_formed(" ".join(text)).strip()
+    standing, stored = learned(front, front.store(), " ".join(text), consumer)
+    if as_json:
+        front.output.print_json({"format": "escalera.percept/1", **_percept_object(standing), "stored": stored})
+    else:
+        say_learned(front, standing, stored=stored)
+
+
+def learned(front: Front, store: Store, text: str, consumer: str = "all") -> tuple[Percept, bool]:
+    """Store a fact of the user's: what stands now, and whether it is new. Raises `UsageError` for one that cannot be kept."""
+    content = well_formed(text).strip()
     if not content:
         raise UsageError("a fact cannot be empty", hint="say it in one sentence")
     if len(content) > MAX_CONTENT:
@@ -74,11 +89,12 @@ def learn(front: Front, text: tuple[str, ...], consumer: str, as_json: bool) -> 
         updated_at=now,
         source={"by": "command"},
     )
-    standing, stored = front.store().learn(percept)
-    if as_json:
-        front.output.print_json({"format": "escalera.percept/1", **_percept_object(standing), "stored": stored})
-    else:
-        front.output.say(f"{'remembered' if stored else 'known already, and now weighs more'}: {standing.id[:8]}  {standing.content}")
+    return store.learn(percept)
+
+
+def say_learned(front: Front, standing: Percept, *, stored: bool) -> None:
+    """For people."""
+    front.output.say(f"{'remembered' if stored else 'known already, and now weighs more'}: {standing.id[:8]}  {standing.content}")
 
 
 @command.command("forget")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +14,10 @@ from orchestrator.cli.sessions import begun, fresh_session, held_session, stored
 from orchestrator.clock import format_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.messages import well_formed
+from orchestrator.providers import Cancel
 from orchestrator.session import Session, TurnLog, set_need
 from orchestrator.standing import Standing, cleared_need, restored_need, standing
+from orchestrator.store import Store
 from orchestrator.tags import MAX_BODY
 
 if TYPE_CHECKING:
@@ -47,23 +51,14 @@ def show(front: Front, ref: str | None, as_json: bool) -> None:
 @click.pass_obj
 def set_(front: Front, text: tuple[str, ...], ref: str | None, as_json: bool) -> None:
     """State it; the same text again only renews it. Begins a session where there is none."""
-    wanted = well_formed(" ".join(text))
-    if not wanted.strip():
-        raise UsageError("a need cannot be empty", hint="say what you are trying to do; `escalera need clear` forgets it")
-    if len(wanted) > MAX_BODY:
-        raise UsageError(f"a need has at most {MAX_BODY:,} characters, this one has {len(wanted):,}", hint="say what you want in a sentence or two")
+    wanted = usable_need(" ".join(text))
     store = front.store()
     session = stored_session(front, store, ref=ref, new=False, name=None)
     if session is None:
         new = fresh_session(front)
         session = begun(store, new, first=True, begin=lambda: store.create(new, first=True))
-    with held_session(front, store, session.id) as (claim, session):
-        log = store.log(session.id)
-        stand = _standing(front, session, log)
-        need = set_need(stand.session.need, wanted, turn_index=log.next_index, during=False, now=front.clock.now(), source="user")
-        session = replace(stand.session, need=need)
-        store.save(claim, session)
-    _print(front, session, log, as_json)
+    session = change_need(front, store, session.id, stated(wanted))
+    _print(front, session, store.log(session.id), as_json)
 
 
 @command.command("clear")
@@ -73,11 +68,8 @@ def set_(front: Front, text: tuple[str, ...], ref: str | None, as_json: bool) ->
 def clear(front: Front, ref: str | None, as_json: bool) -> None:
     """Forget it; `need restore` brings it back within seven days."""
     store = front.store()
-    with held_session(front, store, ref) as (claim, session):
-        log = store.log(session.id)
-        session = cleared_need(_standing(front, session, log).session, front.clock.now())
-        store.save(claim, session)
-    _print(front, session, log, as_json)
+    session = change_need(front, store, ref, cleared)
+    _print(front, session, store.log(session.id), as_json)
 
 
 @command.command("restore")
@@ -87,37 +79,77 @@ def clear(front: Front, ref: str | None, as_json: bool) -> None:
 def restore(front: Front, ref: str | None, as_json: bool) -> None:
     """Bring the last need back, with a fresh time and its position now; the one that stood until then becomes the last."""
     store = front.store()
-    with held_session(front, store, ref) as (claim, session):
+    session = change_need(front, store, ref, restored)
+    _print(front, session, store.log(session.id), as_json)
+
+
+Change = Callable[[Session, int, datetime], Session]
+"""What becomes of a session's need: the session as it stands, the index of its next turn and the time give the session afterwards."""
+
+
+def change_need(front: Front, store: Store, ref: str | None, change: Change, *, loaded: bool = True, cancel: Cancel | None = None) -> Session:
+    """Change it under the session's lease; `loaded` is false where this process took turns in the session already (page 1)."""
+    with held_session(front, store, ref, cancel) as (claim, session):
         log = store.log(session.id)
-        restored = restored_need(_standing(front, session, log).session, front.clock.now(), turn_index=log.next_index)
-        if restored is None:
-            raise NotFound("there is no last need to restore", hint="needs are kept for seven days after they were cleared")
-        session = restored
+        session = change(stand_of(front, session, log, loaded=loaded).session, log.next_index, front.clock.now())
         store.save(claim, session)
-    _print(front, session, log, as_json)
+    return session
 
 
-def _standing(front: Front, session: Session, log: TurnLog) -> Standing:
+def usable_need(text: str) -> str:
+    """The text, if it can be a need. Raises `UsageError`."""
+    text = well_formed(text)
+    if not text.strip():
+        raise UsageError("a need cannot be empty", hint="say what you are trying to do; `need clear` forgets it")
+    if len(text) > MAX_BODY:
+        raise UsageError(f"a need has at most {MAX_BODY:,} characters, this one has {len(text):,}", hint="say what you want in a sentence or two")
+    return text
+
+
+def stated(text: str) -> Change:
+    return lambda session, index, now: replace(session, need=set_need(session.need, text, turn_index=index, during=False, now=now, source="user"))
+
+
+def cleared(session: Session, _index: int, now: datetime) -> Session:
+    return cleared_need(session, now)
+
+
+def restored(session: Session, index: int, now: datetime) -> Session:
+    """Raises `NotFound` where none was cleared lately."""
+    found = restored_need(session, now, turn_index=index)
+    if found is None:
+        raise NotFound("there is no last need to restore", hint="needs are kept for seven days after they were cleared")
+    return found
+
+
+def stand_of(front: Front, session: Session, log: TurnLog, *, loaded: bool = True) -> Standing:
+    """The session after expiry, as it stands now by the rules of its workspace."""
     expiry = front.at(session.workspace).expiry
-    return standing(session, log, now=front.clock.now(), need_expiry_hours=expiry.need_hours, waiting_expiry_hours=expiry.waiting_hours)
+    now, hours = front.clock.now(), (expiry.need_hours, expiry.waiting_hours)
+    return standing(session, log, now=now, need_expiry_hours=hours[0], waiting_expiry_hours=hours[1], loaded=loaded)
 
 
 def _print(front: Front, session: Session, log: TurnLog, as_json: bool) -> None:
     document = need_document(front, session, log)
     if as_json:
         front.output.print_json(document)
-        return
+    else:
+        say_need(front, document)
+
+
+def say_need(front: Front, document: NeedDocument) -> None:
+    """For people."""
     last = document["last_need"]
     front.output.say("no need is set" if document["text"] is None or document["status"] == "none" else f"{document['text']} [{document['status']}]")
     if last is not None and document["status"] != "set":
-        front.output.say(f"the last one, {last['text']!r}, was {last['reason']} at {last['cleared_at']}; `escalera need restore` brings it back")
+        front.output.say(f"the last one, {last['text']!r}, was {last['reason']} at {last['cleared_at']}; `need restore` brings it back")
 
 
-def need_document(front: Front, session: Session, log: TurnLog) -> NeedDocument:
+def need_document(front: Front, session: Session, log: TurnLog, *, loaded: bool = True) -> NeedDocument:
     """The need with its status, label and lifetime, and the last one."""
     from orchestrator.documents.need import need_fields
 
-    stand, expiry = _standing(front, session, log), front.at(session.workspace).expiry
+    stand, expiry = stand_of(front, session, log, loaded=loaded), front.at(session.workspace).expiry
     last = stand.session.last_need
     return {
         "format": "escalera.need/1",

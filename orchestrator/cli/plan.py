@@ -90,12 +90,17 @@ def _from_store(front: Front, ref: str | None, reading: ExitStack) -> tuple[Sess
     except NotFound:
         if ref is not None:
             raise
-        return replace(fresh_session(front), id=NEW, nonce=NEW), TurnList(()), tuple(store.percepts())
+        return unborn(fresh_session(front)), TurnList(()), tuple(store.percepts())
     return session, store.log(session.id), tuple(store.percepts(session=session.id))
 
 
-def show_plan(output: Output, plan: Plan) -> None:
-    """The plan for people: who, which mode and why, what is sent and what is left out."""
+def unborn(session: Session) -> Session:
+    """A session that is not stored, as a plan shows it."""
+    return replace(session, id=NEW, nonce=NEW)
+
+
+def show_plan(output: Output, plan: Plan, *, texts: bool = True) -> None:
+    """The plan for people: who, which mode and why, what is sent and what is left out; with the `texts` themselves or without."""
     mode = f", mode {plan.mode}" if plan.mode else ""
     output.heading(f"turn {plan.index}: {plan.agent.name} ({plan.agent.kind}), {plan.route.role.value}{mode}")
     for reason in plan.reasons:
@@ -118,7 +123,7 @@ def show_plan(output: Output, plan: Plan) -> None:
     output.say(f"  remembered facts told: {len(plan.chosen.sent)}{withheld}")
     for notice in plan.notices:
         output.say(f"  note: {notice}")
-    for block in plan.texts.blocks:
+    for block in plan.texts.blocks if texts else ():
         output.say(f"\n--- {block.name} ({len(block.text):,} characters)")
         output.say(block.text)
 

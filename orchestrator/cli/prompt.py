@@ -16,6 +16,9 @@ from orchestrator.routing import Choice
 from orchestrator.session import Role
 from orchestrator.tags import MAX_BODY
 
+MAX_FILE = 1024 * 1024
+"""Bytes of one attached file: the budget of any agent is far below, and what has no end is not read to it."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -53,6 +56,11 @@ def prompt_text(front: Front, words: Sequence[str], files: Sequence[Path] = (), 
         front.output.notice("the prompt held characters that are no valid text; they were replaced by U+FFFD")
     if not text.strip():
         raise UsageError("the prompt is empty", hint='give one: escalera ask "…", or pipe it in')
+    return with_files(text, files)
+
+
+def with_files(text: str, files: Sequence[Path]) -> str:
+    """The prompt, and the files that go with it. Raises `UsageError` for one that cannot go."""
     return "\n\n".join([text, *(_attached(path) for path in files)])
 
 
@@ -67,13 +75,16 @@ def _attached(path: Path) -> str:
     from orchestrator.quoting import fenced, one_line
 
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE + 1)
     except (OSError, ValueError) as error:
-        raise UsageError(f"--file: cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"cannot attach {path}: {getattr(error, 'strerror', None) or error}") from error
+    if len(content) > MAX_FILE:
+        raise UsageError(f"cannot attach {path}: it has more than {MAX_FILE:,} bytes", hint="attach the part that matters")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"--file: {path} is no UTF-8 text (byte {error.start})", hint="only text goes with a prompt") from error
+        raise UsageError(f"cannot attach {path}: it is no UTF-8 text (byte {error.start})", hint="only text goes with a prompt") from error
     if "\0" in text:
-        raise UsageError(f"--file: {path} is no text: it holds a NUL character", hint="only text goes with a prompt")
+        raise UsageError(f"cannot attach {path}: it is no text but holds a NUL character", hint="only text goes with a prompt")
     return f"File {one_line(str(path), 300)}:\n{fenced(text) or '(empty)'}"

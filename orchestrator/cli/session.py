@@ -49,7 +49,7 @@ def list_(front: Front, everywhere: bool, as_json: bool) -> None:
         front.output.print_json({"format": "escalera.sessions/1", "sessions": [_summary_object(summary) for summary in summaries]})
         return
     for summary in summaries:
-        front.output.say(_summary_line(summary, everywhere))
+        front.output.say(summary_line(summary, everywhere))
     if not summaries:
         front.output.say("there is no session here yet; `escalera ask` begins one")
 
@@ -68,7 +68,7 @@ def show(front: Front, ref: str | None, turn: int | None, as_json: bool) -> None
         if turn is not None and log.get(turn) is None:
             hint = f"it has the turns 0 to {log.next_index - 1}" if log.next_index else "it has none"
             raise NotFound(f"session {session.id[:8]} has no turn {turn}", hint=hint)
-        turns = _all_turns(log) if turn is None else tuple(found for found in [log.get(turn)] if found is not None)
+        turns = all_turns(log) if turn is None else tuple(found for found in [log.get(turn)] if found is not None)
         if as_json:
             front.output.print_json(_shown_document(front, session, log, turns))
         else:
@@ -108,7 +108,7 @@ def pick(front: Front, everywhere: bool) -> None:
     if not front.output.interactive:
         raise UsageError("picking needs a terminal", hint="name the session instead: --session REF")
     for number, summary in enumerate(summaries, 1):
-        front.output.say(f"{number:3}  {_summary_line(summary, everywhere)}")
+        front.output.say(f"{number:3}  {summary_line(summary, everywhere)}")
     chosen = click.prompt("which", type=click.IntRange(1, len(summaries)))
     with held_session(front, store, summaries[chosen - 1].id) as (claim, session):
         store.save(claim, replace(session, updated_at=front.clock.now()))
@@ -127,7 +127,7 @@ def export(front: Front, ref: str | None, style: str | None, raw: bool, output: 
     store = front.store(read_only=True)
     with store.snapshot():
         session = store.find(ref, front.workspace)
-        text = _exported(session, _all_turns(store.log(session.id)), style, raw=raw)
+        text = _exported(session, all_turns(store.log(session.id)), style, raw=raw)
     if raw:
         front.output.notice("--raw: keys, tokens and passwords that stand in the texts are not masked")
     if output is None:
@@ -182,11 +182,17 @@ def fork(front: Front, ref: str | None, name: str | None, as_json: bool) -> None
     store = front.store()
     with store.snapshot():
         session = store.find(ref, front.workspace)
-        turns = tuple(turn for turn in _all_turns(store.log(session.id)) if turn.outcome is not Outcome.OPEN)
+        turns = all_turns(store.log(session.id))
+    copy = forked(front, store, session, turns, name=name)
+    _done(front, copy, f"forked {session.id[:8]} as {copy.id[:8]}", as_json)
+
+
+def forked(front: Front, store: Store, session: Session, turns: Sequence[Turn], *, name: str | None = None) -> Session:
+    """Store a copy of the session with those turns, but for one that still runs."""
     now = front.clock.now()
     copy = replace(session, id=front.new_id(), nonce=front.new_nonce(), name=name, external_sessions=(), created_at=now, updated_at=now)
-    store.import_session(copy, turns)
-    _done(front, copy, f"forked {session.id[:8]} as {copy.id[:8]}", as_json)
+    store.import_session(copy, tuple(turn for turn in turns if turn.outcome is not Outcome.OPEN))
+    return copy
 
 
 @command.command("drop")
@@ -200,7 +206,7 @@ def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     with store.snapshot():
         session = store.find(ref, front.workspace)
         log = store.log(session.id)
-        end, turns = log.next_index, () if purge else _all_turns(log)
+        end, turns = log.next_index, () if purge else all_turns(log)
     kept = None if purge else _keep(front, session, turns)
     store.drop(session.id, end)
     _done(front, session, f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""), as_json, export=kept)
@@ -248,7 +254,8 @@ def _searchable(front: Front) -> Store:
         return front.store(read_only=True)
 
 
-def _all_turns(log: TurnLog) -> tuple[Turn, ...]:
+def all_turns(log: TurnLog) -> tuple[Turn, ...]:
+    """Oldest first, however they ended."""
     return tuple(reversed(list(log.newest_first(outcomes=None))))
 
 
@@ -278,7 +285,8 @@ def _summary_object(summary: SessionSummary) -> SessionObject:
     }
 
 
-def _summary_line(summary: SessionSummary, everywhere: bool) -> str:
+def summary_line(summary: SessionSummary, everywhere: bool = False) -> str:
+    """A session in a list; with its workspace where sessions come from `everywhere`."""
     when = "unknown time" if summary.updated_at is None else summary.updated_at.astimezone().strftime("%Y-%m-%d %H:%M")
     turns = "1 turn" if summary.turns == 1 else f"{summary.turns} turns"
     marks = [summary.state, *(["in use"] if summary.in_use else [])]

@@ -71,8 +71,8 @@ def read_session(front: Front, data: bytes, name: str, *, new_id: Callable[[], s
 
 
 @contextmanager
-def held_session(front: Front, store: Store, ref: str | None) -> Iterator[tuple[Claim, Session]]:
-    """An existing session under our lease, read after it was claimed."""
+def held_session(front: Front, store: Store, ref: str | None, cancel: Cancel | None = None) -> Iterator[tuple[Claim, Session]]:
+    """An existing session under our lease, read after it was claimed; `cancel` ends the wait for another process."""
     session = store.find(ref, front.workspace)
-    with held(store, session.id, front.new_id(), clock=front.clock, wait=front.settings.value("session_wait"), cancel=Cancel()) as claim:
+    with held(store, session.id, front.new_id(), clock=front.clock, wait=front.settings.value("session_wait"), cancel=cancel or Cancel()) as claim:
         yield claim, store.find(session.id, front.workspace)

@@ -53,7 +53,7 @@ def command(front: Front, by: UsageKey, ref: str | None, all_workspaces: bool, s
     if as_json:
         front.output.print_json(usage_document(by, rows, whole))
         return
-    _print(front, by, rows, whole)
+    say_usage(front, by, rows, whole)
 
 
 def usage_document(by: UsageKey, rows: Sequence[Spending], whole: Spending) -> UsageDocument:
@@ -97,12 +97,15 @@ def _begin(text: str, now: datetime) -> datetime:
         raise UsageError(f"--since: {text!r} is no time", hint="as in 2026-01-31, 2026-01-31T12:00 or 7d") from error
 
 
-def _print(front: Front, by: str, rows: Sequence[Spending], whole: Spending) -> None:
+def say_usage(front: Front, by: str, rows: Sequence[Spending], whole: Spending) -> None:
+    """The table for people."""
     if not rows:
         front.output.say("no turns here yet")
         return
-    head = (by, "turns", "input", "from cache", "to cache", "output", "reasoning", "cost")
+    head: tuple[str, ...] = (by, "turns", "input", "from cache", "to cache", "output", "reasoning", "cost")
     lines = [_line(_shown_key(by, row), row) for row in rows] + ([_line("all", whole)] if len(rows) > 1 else [])
+    told = [column for column in range(len(head)) if any(line[column] != "-" for line in lines)]
+    head, lines = _only(head, told), [_only(line, told) for line in lines]
     widths = [max(len(line[column]) for line in (head, *lines)) for column in range(len(head))]
     front.output.heading(_laid_out(head, widths))
     for line in lines:
@@ -110,6 +113,11 @@ def _print(front: Front, by: str, rows: Sequence[Spending], whole: Spending) -> 
     front.output.say()
     for cost in whole.costs:
         front.output.say(f"{cost.label}: {_LABELS[cost.label]} ({_turns(cost.turns)})")
+
+
+def _only(cells: Sequence[str], columns: Sequence[int]) -> tuple[str, ...]:
+    """Columns in which no agent reported anything are left out."""
+    return tuple(cells[column] for column in columns)
 
 
 def _laid_out(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -136,10 +144,10 @@ def _count(tokens: int | None) -> str:
 
 
 def _costs(costs: Sequence[Cost]) -> str:
-    return " + ".join(f"{_dollars(cost.usd)} {cost.label}" if cost.usd is not None else f"unknown for {_turns(cost.turns)}" for cost in costs)
+    return " + ".join(f"{shown_dollars(cost.usd)} {cost.label}" if cost.usd is not None else f"unknown for {_turns(cost.turns)}" for cost in costs)
 
 
-def _dollars(usd: float) -> str:
+def shown_dollars(usd: float) -> str:
     """A cost that is there never looks like none."""
     return "<$0.0001" if 0 < usd < 0.0001 else f"${usd:,.4f}"
 

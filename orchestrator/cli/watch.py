@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from orchestrator.cli.output import Output, write
+from orchestrator.cli.spinner import Spinner
 from orchestrator.dispatch.turn import Shown
 from orchestrator.documents.stream import stream_line, turn_line
 from orchestrator.recording import Report
@@ -92,7 +94,7 @@ class _Plain(Watcher):
             self.notice("this is what had come before the turn ended:")
         if text:
             self._output.say(text.rstrip("\n"))
-        self.notice(_summary(report))
+        self.notice(summary(report))
 
 
 class _Live(Watcher):
@@ -100,12 +102,7 @@ class _Live(Watcher):
 
     def __init__(self, output: Output) -> None:
         super().__init__(output)
-        from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True, no_color=not output.color)
-        self._status = Progress(SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(), console=console, transient=True)
-        self._task = self._status.add_task("starting")
+        self._status = Spinner(time.monotonic)
         self._printed = False
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -115,8 +112,7 @@ class _Live(Watcher):
         match shown.type:
             case "turn_started":
                 mode = f", {shown.data['mode']}" if shown.data.get("mode") else ""
-                self._status.reset(self._task, description=clean(f"{shown.data['agent']} ({shown.data['role']}{mode}) is thinking"))
-                self._status.start()
+                self._status.start(f"{shown.data['agent']} ({shown.data['role']}{mode}) is thinking")
             case "text":
                 self._print(shown.text)
             case "tool_call":
@@ -141,7 +137,7 @@ class _Live(Watcher):
             write(sys.stdout, "\n")
         for notice in report.notices:
             self.notice(notice)
-        self.notice(_summary(report))
+        self.notice(summary(report))
 
     def _print(self, text: str) -> None:
         self._status.stop()
@@ -154,7 +150,8 @@ def _asking(report: Report) -> str:
     return "it" if asking is None or asking.agent == report.turn.agent else asking.agent
 
 
-def _summary(report: Report) -> str:
+def summary(report: Report) -> str:
+    """Who took the turn, in which mode and why, on one line."""
     turn = report.turn
     rules = ", ".join(reason.rule for reason in turn.reasons)
     mode = f"{turn.mode} ({rules})" if turn.mode else rules

@@ -153,6 +153,13 @@ SETTINGS: tuple[Setting, ...] = (
         "What a signal's weight is multiplied by, as NAME=FACTOR; 0 = it does not count, none given = 1.",
         needs_trust=True,
     ),
+    Setting(
+        "notify.terminal",
+        "bool",
+        False,
+        "`chat` rings, and notifies the desktop (OSC 9), when an answer or a question comes while its terminal has not the focus.",
+        hot=False,
+    ),
     Setting("plugins.strict", "bool", False, "A plugin that does not load ends the program instead of being reported.", hot=False, needs_trust=True),
     Setting("plugins.blocked", "list", (), "Plugins that are not loaded, by name or by distribution.", hot=False, needs_trust=True),
 )

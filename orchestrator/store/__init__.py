@@ -146,6 +146,9 @@ class Store(Protocol):
     def close_turn(self, claim: Claim, turn: Turn, session: Session, percepts: Sequence[Percept] = ()) -> None:
         """Store the turn's end (everything but its steps), the session's header and what was learned, in one transaction."""
 
+    def withdraw(self, claim: Claim, index: int, session: Session) -> None:
+        """Remove the turns from that index on, which no later turn gets again, and store the session's header."""
+
     def save(self, claim: Claim, session: Session) -> None:
         """Store the session's header (need, state, brief, name)."""
 

@@ -14,6 +14,7 @@ from orchestrator.messages import Part
 from orchestrator.session import COMPLETED, Outcome, Role, Turn
 from orchestrator.store import rows
 from orchestrator.store.database import Database
+from orchestrator.store.turns import next_index
 
 _FIRST_PAGE, _LARGEST_PAGE = 16, 128
 _REMEMBERED = 1024
@@ -35,8 +36,7 @@ class SqliteTurnLog:
 
     @property
     def next_index(self) -> int:
-        (last,) = self._database.read(lambda connection: connection.execute("SELECT max(idx) FROM turns WHERE session = ?", (self._session,)).fetchone())
-        return 0 if last is None else int(last) + 1
+        return self._database.read(lambda connection: next_index(connection, self._session))
 
     def get(self, index: int) -> Turn | None:
         return next(self.newest_first(outcomes=None, start=index, stop=index + 1), None)

@@ -45,13 +45,18 @@ def search(
 
 def forget_session(connection: sqlite3.Connection, session: str, notice: Notice) -> None:
     """Take a session's turns out of the index before their text is gone."""
+    forget_turns(connection, [turn for (turn,) in connection.execute("SELECT id FROM turns WHERE session = ?", (session,))], notice)
+
+
+def forget_turns(connection: sqlite3.Connection, turns: Sequence[int], notice: Notice) -> None:
+    """Take these turns, by their rows' ids, out of the index before their text is gone."""
     if not _has_index(connection):
         return
     upto = _upto(connection)
-    for (turn,) in connection.execute(
-        "SELECT id FROM turns WHERE session = ? AND id <= ? AND id NOT IN (SELECT turn FROM unindexed)", (session, upto)
-    ).fetchall():
-        connection.execute("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", (turn, _spaced(_text(connection, turn, notice))))
+    unindexed = {turn for (turn,) in connection.execute("SELECT turn FROM unindexed")}
+    for turn in turns:
+        if turn <= upto and turn not in unindexed:
+            connection.execute("INSERT INTO search (search, rowid, text) VALUES ('delete', ?, ?)", (turn, _spaced(_text(connection, turn, notice))))
 
 
 def snippet(text: str, terms: Sequence[str]) -> str:

@@ -103,6 +103,7 @@ class SqliteStore:
             search.forget_session(connection, identity, database.notice)
             percepts.drop_session(connection, identity, database.files.archive, now=now, notice=database.notice)
             connection.execute("DELETE FROM unindexed WHERE turn IN (SELECT id FROM turns WHERE session = ?)", (identity,))
+            turns.forget_indexes(connection, identity)
             connection.execute("DELETE FROM sessions WHERE id = ?", (identity,))
 
         database.write(dropped)
@@ -150,6 +151,15 @@ class SqliteStore:
                     self._learned(connection, percept, now)
 
         self._fenced(claim, closed)
+
+    def withdraw(self, claim: Claim, index: int, session: Session) -> None:
+        def withdrawn(connection: sqlite3.Connection, now: datetime) -> None:
+            gone = turns.from_index(connection, claim.session, index)
+            search.forget_turns(connection, gone, self._database.notice)
+            turns.remove(connection, claim.session, gone)
+            sessions.save(connection, claim.session, session, now=now, platform=self._database.platform)
+
+        self._fenced(claim, withdrawn)
 
     def save(self, claim: Claim, session: Session) -> None:
         self._fenced(claim, lambda connection, now: sessions.save(connection, claim.session, session, now=now, platform=self._database.platform))

@@ -5,12 +5,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.errors import StoreError
 from orchestrator.messages import Part
 from orchestrator.session import Outcome, Turn
 from orchestrator.store import rows
+
+_INDEX = "next index of "
+"""Begins the key under which a session whose last turns were removed has the index that comes next."""
 
 
 def open_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> None:
@@ -21,9 +25,9 @@ def open_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> None:
         if row[1:] != (Outcome.OPEN, role, agent, prompt, turn.continues):
             raise StoreError(f"session {session} already has a turn {turn.index}")
         return
-    (last,) = connection.execute("SELECT max(idx) FROM turns WHERE session = ?", (session,)).fetchone()
-    if turn.index < (0 if last is None else last + 1):
-        raise StoreError(f"session {session} is past turn {turn.index}: its last is {last}")
+    following = next_index(connection, session)
+    if turn.index < following:
+        raise StoreError(f"session {session} is past turn {turn.index}: its last is {following - 1}")
     insert_turn(connection, session, replace(turn, outcome=Outcome.OPEN))
 
 
@@ -44,6 +48,30 @@ def close_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> bool
     columns = [name for name in rows.TURN_COLUMNS.split(", ") if name != "idx"]
     connection.execute(f"UPDATE turns SET {', '.join(f'{name} = ?' for name in columns)} WHERE id = ?", (*rows.turn_row(turn)[1:], identity))
     return True
+
+
+def next_index(connection: sqlite3.Connection, session: str) -> int:
+    """The index after the last turn that the session has or had: an index is never given twice (page 1)."""
+    query = "SELECT max(coalesce((SELECT max(idx) FROM turns WHERE session = ?), -1) + 1, coalesce((SELECT value FROM meta WHERE key = ?), 0))"
+    (following,) = connection.execute(query, (session, _INDEX + session)).fetchone()
+    return int(following)
+
+
+def from_index(connection: sqlite3.Connection, session: str, index: int) -> Sequence[int]:
+    """The rows' ids of the turns from that index on."""
+    return [identity for (identity,) in connection.execute("SELECT id FROM turns WHERE session = ? AND idx >= ?", (session, index))]
+
+
+def remove(connection: sqlite3.Connection, session: str, gone: Sequence[int]) -> None:
+    """Remove turns by their rows' ids; the session remembers how far it had come."""
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_INDEX + session, next_index(connection, session)))
+    connection.executemany("DELETE FROM unindexed WHERE turn = ?", [(identity,) for identity in gone])
+    connection.executemany("DELETE FROM turns WHERE id = ?", [(identity,) for identity in gone])
+
+
+def forget_indexes(connection: sqlite3.Connection, session: str) -> None:
+    """Of a session that goes itself."""
+    connection.execute("DELETE FROM meta WHERE key = ?", (_INDEX + session,))
 
 
 def refuse_longer(connection: sqlite3.Connection, session: str, next_index: int) -> None:

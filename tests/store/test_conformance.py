@@ -85,6 +85,48 @@ FULL_SESSION = Session(
 )
 
 
+class TestWithdrawing:
+    @pytest.fixture
+    def claim(self, store: Store, new_session: Make, completed: Completed) -> Claim:
+        """On session `s1`, which has three turns."""
+        store.import_session(new_session("s1"), [completed(index) for index in range(3)])
+        claim = store.claim("s1", "me", MINUTE)
+        assert isinstance(claim, Claim)
+        return claim
+
+    def test_the_last_turns_leave_and_their_indexes_are_never_given_again(self, store: Store, new_session: Make, claim: Claim) -> None:
+        store.withdraw(claim, 1, new_session("s1", brief=Brief("as it was", "user")))
+
+        log = store.log("s1")
+        assert [turn.index for turn in log.newest_first(outcomes=None)] == [0]
+        assert (log.next_index, store.find("s1", "/work/a").brief) == (3, Brief("as it was", "user"))
+        with pytest.raises(StoreError):
+            store.open_turn(claim, Turn(1, Role.PRIMARY, "local", "again"), new_session("s1"))
+        store.open_turn(claim, Turn(3, Role.PRIMARY, "local", "again"), new_session("s1"))
+        assert log.next_index == 4
+
+    def test_what_was_withdrawn_is_found_no_more(self, store: Store, new_session: Make, claim: Claim) -> None:
+        assert len(store.search("prompt", None)) == 3
+
+        store.withdraw(claim, 1, new_session("s1"))
+
+        assert [hit.turn for hit in store.search("prompt", None)] == [0]
+
+    def test_a_dropped_session_leaves_no_index_behind(self, store: Store, new_session: Make, completed: Completed, claim: Claim) -> None:
+        store.withdraw(claim, 1, new_session("s1"))
+        store.release(claim)
+        store.drop("s1", 3)
+        store.import_session(new_session("s1"), [completed(0)])
+        assert store.log("s1").next_index == 1
+
+    def test_a_lost_lease_withdraws_nothing(self, store: Store, new_session: Make, claim: Claim, clock) -> None:
+        clock.advance(seconds=120)
+        store.claim("s1", "another", MINUTE)
+        with pytest.raises(LeaseLost):
+            store.withdraw(claim, 0, new_session("s1"))
+        assert store.log("s1").count() == 3
+
+
 class TestFinding:
     def test_finds_by_exact_id_prefix_and_name(self, store: Store, new_session: Make) -> None:
         store.create(new_session("abc-1", name="plan"))

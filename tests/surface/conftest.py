@@ -21,6 +21,20 @@ PROGRAM = str(Path(sys.executable).with_name("escalera"))
 Result = subprocess.CompletedProcess[str]
 
 
+STUB = """\
+#!{python}
+import json, sys
+def heard(): return json.loads(sys.stdin.buffer.readline())
+def say(item): sys.stdout.write(json.dumps(item) + "\\n"); sys.stdout.flush()
+heard()
+say({{"type": "system", "subtype": "init", "session_id": sys.argv[sys.argv.index("--session-id") + 1], "model": "m"}})
+say({{"type": "control_request", "request_id": "r1", "request": {{"subtype": "can_use_tool", "tool_name": {tool!r}, "input": {input!r}}}}})
+reply = heard()["response"]["response"]
+text = json.dumps(reply, sort_keys=True)
+say({{"type": "assistant", "message": {{"id": "m1", "role": "assistant", "model": "m", "content": [{{"type": "text", "text": text}}]}}}})
+say({{"type": "result", "subtype": "success", "is_error": False, "result": text, "num_turns": 1}})
+"""
+
 EACH = """
 import io, json, sys
 from orchestrator.cli.app import run
@@ -75,12 +89,22 @@ class Shell:
         assert child.returncode == 0, child.stderr
         return [Result(command, *found) for command, found in zip(commands, json.loads(child.stdout), strict=True)]
 
-    def start(self, *arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, environ: Mapping[str, str] | None = None, stdin: str = "") -> subprocess.Popen[str]:
+        """With a few lines as its whole input."""
+        ours, theirs = os.pipe()
+        os.write(theirs, stdin.encode())
+        os.close(theirs)
+        try:
+            return self._started(arguments, dict(environ or {}), ours)
+        finally:
+            os.close(ours)
+
+    def _started(self, arguments: Sequence[str], environ: dict[str, str], stdin: int) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [PROGRAM, *arguments],
             cwd=self.cwd,
-            env=self.environ | dict(environ or {}),
-            stdin=subprocess.DEVNULL,
+            env=self.environ | environ,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -141,5 +165,19 @@ def agents(shell: Shell) -> Callable[[str], None]:
     def configure(base_url: str, more: str = "") -> None:
         tables = "".join(f'[agents.{name}]\nprovider = "openai"\nbase_url = "{base_url}"\nmodel = "{name}-model"\n' for name in ("local", "strong"))
         shell.configure(f'primary = "local"\nescalation = "strong"\n{more}\n{tables}')
+
+    return configure
+
+
+@pytest.fixture
+def asks(shell: Shell, tmp_path: Path):
+    """Configures an escalation agent that asks for a tool and answers with the reply it got."""
+
+    def configure(tool: str, tool_input: dict[str, object]) -> None:
+        stub = tmp_path / "claude"
+        stub.write_text(STUB.format(python=sys.executable, tool=tool, input=tool_input))
+        stub.chmod(0o755)
+        primary = '[agents.local]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\n'
+        shell.configure(f'primary = "local"\nescalation = "strong"\n{primary}[agents.strong]\nprovider = "claude-cli"\nbin = "{stub}"\n')
 
     return configure

@@ -96,7 +96,7 @@ def test_files_go_with_the_prompt_under_their_names(shell: Shell, agents: Callab
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "cannot read notes.md: No such file"), (b"caf\xe9", "is no UTF-8 text (byte 3)"), (b"a\0b", "holds a NUL character")]
+    ("content", "said"), [(None, "cannot attach notes.md: No such file"), (b"caf\xe9", "is no UTF-8 text (byte 3)"), (b"a\0b", "holds a NUL character")]
 )
 def test_file_that_is_no_text_is_refused_before_anything_is_sent(shell: Shell, content: bytes | None, said: str) -> None:
     if content is not None:

@@ -8,48 +8,18 @@ import os
 import pty
 import select
 import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
 
-import pytest
-
 from .conftest import PROGRAM, Shell
 
-STUB = """\
-#!{python}
-import json, sys
-def heard(): return json.loads(sys.stdin.buffer.readline())
-def say(item): sys.stdout.write(json.dumps(item) + "\\n"); sys.stdout.flush()
-heard()
-say({{"type": "system", "subtype": "init", "session_id": sys.argv[sys.argv.index("--session-id") + 1], "model": "m"}})
-say({{"type": "control_request", "request_id": "r1", "request": {{"subtype": "can_use_tool", "tool_name": {tool!r}, "input": {input!r}}}}})
-reply = heard()["response"]["response"]
-text = json.dumps(reply, sort_keys=True)
-say({{"type": "assistant", "message": {{"id": "m1", "role": "assistant", "model": "m", "content": [{{"type": "text", "text": text}}]}}}})
-say({{"type": "result", "subtype": "success", "is_error": False, "result": text, "num_turns": 1}})
-"""
 COLOURS = {
     "questions": [
         {"question": "Which colour?", "header": "Colour", "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]},
         {"question": "Which sides?", "multiSelect": True, "options": [{"label": "Left"}, {"label": "Right"}, {"label": "Top"}]},
     ]
 }
-
-
-@pytest.fixture
-def asks(shell: Shell, tmp_path: Path):
-    """Configures an escalation agent that asks for a tool and answers with the reply it got."""
-
-    def configure(tool: str, tool_input: dict[str, object]) -> None:
-        stub = tmp_path / "claude"
-        stub.write_text(STUB.format(python=sys.executable, tool=tool, input=tool_input))
-        stub.chmod(0o755)
-        primary = '[agents.local]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\n'
-        shell.configure(f'primary = "local"\nescalation = "strong"\n{primary}[agents.strong]\nprovider = "claude-cli"\nbin = "{stub}"\n')
-
-    return configure
 
 
 def at_terminal(shell: Shell, *arguments: str, typed: list[tuple[str, str]], errors: Path | None = None) -> tuple[str, int]:

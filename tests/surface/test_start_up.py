@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .conftest import Shell
+from orchestrator.testing.openai_server import OpenAIServer, reply
 
-VENDORS = ("httpx", "boto3", "xllamacpp", "jinja2", "pydantic")
+from .conftest import Shell
+from .played import Played
+
+VENDORS = ("httpx", "boto3", "xllamacpp", "jinja2", "pydantic", "prompt_toolkit", "rich")
 
 
 def test_help_loads_no_vendor_module(shell: Shell) -> None:
@@ -17,6 +20,18 @@ def test_help_loads_no_vendor_module(shell: Shell) -> None:
     result = subprocess.run([sys.executable, "-c", script, *VENDORS], env=shell.environ, cwd=shell.cwd, capture_output=True, text=True, check=True)
 
     assert result.stderr.strip() == "[]"
+
+
+def test_ask_on_a_terminal_loads_neither_the_chats_input_nor_its_colours(shell: Shell, tmp_path: Path) -> None:
+    script = tmp_path / "ask.py"
+    script.write_text(
+        "import sys; from orchestrator.cli.app import run; code = run(['ask', 'hello'])\n"
+        "print('loaded:', [name for name in ('prompt_toolkit', 'rich', 'pygments') if name in sys.modules], code)"
+    )
+    with OpenAIServer(reply("Hello.")) as server:
+        shell.configure(f'primary = "local"\n[agents.local]\nprovider = "openai"\nbase_url = "{server.url}"\nmodel = "m"\n')
+        with Played(shell, str(script), program=sys.executable) as played:
+            played.until("loaded: [] 0")
 
 
 def test_plan_without_a_store_writes_no_byte(shell: Shell) -> None:

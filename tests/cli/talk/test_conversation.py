@@ -1,0 +1,157 @@
+"""One session across the turns of a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.front import Front
+from orchestrator.cli.need import stated
+from orchestrator.cli.output import Output
+from orchestrator.cli.talk.commands import COMMANDS, Commands, Leave
+from orchestrator.cli.talk.conversation import Conversation
+from orchestrator.errors import EscaleraError, NotFound, UsageError
+from orchestrator.percepts import Percept
+from orchestrator.planning.case import Wish
+from orchestrator.providers import Answer, Cancel
+from orchestrator.recording import Report
+from orchestrator.routing import Choice, Pin
+from orchestrator.session import Role, State
+from orchestrator.testing.openai_server import OpenAIServer, reply
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as running:
+        yield running
+
+
+@pytest.fixture
+def front(tmp_path: Path, server: OpenAIServer) -> Iterator[Front]:
+    (tmp_path / "config").mkdir()
+    tables = "".join(f'[agents.{name}]\nprovider = "openai"\nbase_url = "{server.url}"\nmodel = "fake"\n' for name in ("local", "strong"))
+    (tmp_path / "config" / "config.toml").write_text(f'primary = "local"\nescalation = "strong"\n{tables}')
+    output = Output(interactive=False, color=False, plain=True)
+    made = Front(environ={"ESCALERA_HOME": str(tmp_path)}, cwd=tmp_path, config_file=None, sets=(), flags={}, output=output)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def talk(front: Front) -> Conversation:
+    return Conversation(front, front.store(), None, first=True)
+
+
+def take(talk: Conversation, prompt: str = "hello", role: Role | None = None) -> Report:
+    return talk.take(Wish(prompt, Choice(role)), cancel=Cancel(), ask=lambda _question: Answer("cancel"), watch=lambda _shown: None)
+
+
+def test_nothing_is_stored_until_something_is_said(front: Front, talk: Conversation) -> None:
+    assert talk.standing().spent is None
+    with pytest.raises(NotFound):
+        talk.undo(Cancel())
+    assert talk.store.list(None) == []
+
+
+def test_undoing_restores_the_need_the_open_question_and_what_was_learned(server: OpenAIServer, talk: Conversation) -> None:
+    server.add(reply("Which colour?"), reply("Blue it is."))
+    talk.change_need(stated("paint it"), Cancel())
+    take(talk, "paint it", Role.ESCALATION)
+    before = talk.header()
+    report = take(talk, "blue")
+    source = {"session": talk.session.id, "turn": report.turn.index}
+    talk.store.learn(Percept("p1", "blue is nice", producer="escalation", scope="session", session=talk.session.id, source=source))
+
+    exchange, fork = talk.undo(Cancel())
+
+    after = talk.header()
+    assert [turn.index for turn in exchange] == [1]
+    assert (after.state, after.need, after.brief) == (State.WAITING, before.need, before.brief)
+    assert talk.store.percepts(session=talk.session.id) == []
+    assert talk.store.log(fork.id).next_index == 2
+    assert talk.store.find(None, talk.session.workspace).id == talk.session.id
+
+
+def test_fresh_waits_for_an_escalation_turn(server: OpenAIServer, talk: Conversation) -> None:
+    server.add(*(reply("Fine.") for _ in range(4)))
+    take(talk, role=Role.ESCALATION)
+    talk.fresh = True
+
+    modes = [take(talk, role=role).turn.mode for role in (None, Role.ESCALATION, Role.ESCALATION)]
+
+    assert modes == [None, "fresh_start", "continuation"]
+
+
+def test_primary_leaves_an_open_question(server: OpenAIServer, front: Front, talk: Conversation) -> None:
+    server.add(reply("Which colour?"), reply("Never mind."))
+    take(talk, role=Role.ESCALATION)
+    assert talk.standing().agent == "strong"
+
+    Commands(front, talk).understand("/primary", cancel=Cancel())
+
+    assert (talk.standing().agent, talk.standing().pinned, talk.standing().state) == ("local", True, State.ROUTING)
+    assert [reason.rule for reason in take(talk).turn.reasons] == ["pinned"]
+
+
+def test_a_pinned_escalation_that_does_what_the_primary_could_gets_a_hint_once(
+    server: OpenAIServer, talk: Conversation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add(reply("long " * 200), *(reply("Fine.") for _ in range(4)))
+    talk.pin = Pin(Role.ESCALATION)
+
+    hinted = []
+    for _ in range(5):
+        take(talk)
+        hinted.append("/primary" in capsys.readouterr().err)
+
+    assert hinted == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("line", "prompt", "role"),
+    [
+        ("hello", "hello", None),
+        ("//etc is a folder", "/etc is a folder", None),
+        ("/escalate which?", "which?", Role.ESCALATION),
+        ("/escalate\nwith\nlines", "with\nlines", Role.ESCALATION),
+        ("/primary me", "me", Role.PRIMARY),
+        (" /help", " /help", None),
+    ],
+)
+def test_what_a_line_means(front: Front, talk: Conversation, line: str, prompt: str, role: Role | None) -> None:
+    wish = Commands(front, talk).understand(line, cancel=Cancel())
+    assert wish is not None
+    assert (wish.prompt, wish.choice.role) == (prompt, role)
+
+
+def test_every_command_does_something_and_says_what_is_wrong(front: Front, talk: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
+    commands, silent = Commands(front, talk), []
+    for line in (f"/{command.name}{rest}" for command in COMMANDS for rest in ("", " nonsense")):
+        said = None
+        try:
+            wish = commands.understand(line, cancel=Cancel())
+        except Leave:
+            said = "left"
+        except EscaleraError as error:
+            said = error.message
+        else:
+            said = capsys.readouterr().out if wish is None else wish.prompt
+        if not said or "there is no command" in said:
+            silent.append(line)
+    assert silent == []
+    with pytest.raises(UsageError, match="did you mean `/memory`"):
+        commands.understand("/memroy", cancel=Cancel())
+
+
+def test_an_interrupt_ends_the_wait_for_another_process(front: Front, talk: Conversation) -> None:
+    talk.change_need(stated("paint it"), Cancel())
+    held = Conversation(front, talk.store, talk.header())
+    cancel = Cancel()
+    cancel.set()
+    claim = talk.store.claim(talk.session.id, "another", timedelta(minutes=1))
+    with pytest.raises(EscaleraError, match="cancelled"):
+        held.change_need(stated("else"), cancel)
+    talk.store.release(claim)  # type: ignore[arg-type]  # it was free
