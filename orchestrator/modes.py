@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from orchestrator.session import ExternalSession, Need, Reason, Role, Session, State, TurnLog, last_escalation_turn, need_changed_since_escalation
+from orchestrator.session import TOLD, ExternalSession, Need, Reason, Role, Session, State, TurnLog, last_escalation_turn, need_changed_since_escalation
 from orchestrator.workspaces import same_workspace
 
 
@@ -115,7 +115,12 @@ def _obstacle(facts: Facts) -> Reason | None:
         return Reason("external_session_missing", f"{facts.agent!r} has no conversation of its own to resume")
     if facts.conversation_lost:
         return lost_reason(facts.agent)
-    if resumable_session(facts.external_sessions, facts.workspace, facts.config_dir) is None:
+    going_on = resumable_session(facts.external_sessions, facts.workspace, facts.config_dir)
+    if going_on is not None and going_on.turn_index is not None and facts.last_escalation is not None and going_on.turn_index < facts.last_escalation:
+        # The same agent worked elsewhere since: on another backend, or in another workspace.
+        seen = f"ends with turn {going_on.turn_index}, and turn {facts.last_escalation} is not in it"
+        return Reason("external_session_missing", f"the conversation that {facts.agent!r} keeps {seen}")
+    if going_on is None:
         known = facts.external_sessions[0]
         return Reason("other_workspace", f"its conversation belongs to {known.workspace}" + (f" ({known.config_dir})" if known.config_dir else ""))
     return None
@@ -156,7 +161,7 @@ def facts_of(
 ) -> Facts:
     """Count what the decision looks at. `need` and `state` are as they stand after expiry (page 1)."""
     last = last_escalation_turn(log)
-    own = tuple(known for known in session.external_sessions if known.agent == agent and known.turn_index is not None)
+    own = tuple(known for known in session.external_sessions if known.agent == agent and _is_from_completed_turn(known, log))
     return Facts(
         state=state,
         last_escalation=None if last is None else last.index,
@@ -171,6 +176,11 @@ def facts_of(
         config_dir=config_dir,
         conversation_lost=conversation_lost,
     )
+
+
+def _is_from_completed_turn(known: ExternalSession, log: TurnLog) -> bool:
+    turn = None if known.turn_index is None else log.get(known.turn_index)
+    return known.turn_index is not None and (turn is None or turn.outcome in TOLD)
 
 
 def _primary_turns(log: TurnLog, last_escalation: int | None) -> int:

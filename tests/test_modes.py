@@ -66,6 +66,8 @@ def test_need_change_counts_with_the_gap_switched_off() -> None:
     assert rules(decide(replace(BASE, need_changed=True, need_turn=5, primary_turns=99), Gap(0), Flags())) == ["need_changed"]
 
 
+OLDER = replace(OWN, turn_index=(OWN.turn_index or 0) - 1)
+"""From before the same agent worked on another backend."""
 CLI = replace(BASE, keeps_conversation=True, external_sessions=(OWN,))
 
 
@@ -77,6 +79,9 @@ CLI = replace(BASE, keeps_conversation=True, external_sessions=(OWN,))
         (replace(CLI, state=State.WAITING), "resume", ["waiting"]),
         (replace(CLI, external_sessions=()), "fresh_start", ["no_primary_turns", "external_session_missing"]),
         (replace(CLI, state=State.WAITING, external_sessions=()), "fresh_start", ["waiting", "external_session_missing"]),
+        (replace(CLI, external_sessions=(OLDER,)), "fresh_start", ["no_primary_turns", "external_session_missing"]),
+        (replace(CLI, primary_turns=1, external_sessions=(OLDER,)), "fresh_start", ["primary_worked", "external_session_missing"]),
+        (replace(CLI, state=State.WAITING, external_sessions=(OLDER,)), "fresh_start", ["waiting", "external_session_missing"]),
         (replace(CLI, workspace="/other"), "fresh_start", ["no_primary_turns", "other_workspace"]),
         (replace(CLI, config_dir="/c2", external_sessions=(replace(OWN, config_dir="/c1"),)), "fresh_start", ["no_primary_turns", "other_workspace"]),
         (replace(CLI, config_dir="/c2"), "continuation", ["no_primary_turns"]),

@@ -231,6 +231,17 @@ def test_a_conversation_that_goes_on_keeps_its_id(plan: Planner) -> None:
     assert (made.request.conversation.id, made.request.conversation.system_text) == ("e1", "frozen")
 
 
+@pytest.mark.parametrize(("turns", "index"), [([e(0), e(1)], 0), ([e(0), e(1, outcome=Outcome.FAILED)], 1)], ids=["worked elsewhere since", "of a failed turn"])
+def test_an_own_conversation_that_lacks_the_last_escalation_turn_is_not_gone_on_with(plan: Planner, turns: list[Turn], index: int) -> None:
+    known = ExternalSession(agent="strong", id="e1", workspace="/work/a", turn_index=index, system_text="frozen")
+
+    made = plan(turns, agent=strong(capabilities=OWN), session=replace(SESSION, external_sessions=(known,)))
+
+    assert (made.mode, rules(made.reasons)) == ("fresh_start", ["no_primary_turns", "external_session_missing"])
+    assert made.request.conversation is not None
+    assert made.request.conversation.action == "start"
+
+
 # -- what cannot be planned -----------------------------------------------------------------------
 
 
