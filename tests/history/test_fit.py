@@ -467,7 +467,7 @@ def test_a_huge_newest_turn_is_fitted_in_bounded_time() -> None:
     result = fitted([turn], 20_000, CLAUDE)
 
     assert 0 < result.chars <= 20_000
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 20
 
 
 class CountingLog(TurnList):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ AGENTS = {
     "token_cmd": 'provider = "openai"\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\ntoken_cmd = ["sh", "-c", "{hangs}"]\n',
     "credential_process": 'provider = "bedrock"\nmodel = "m"\nregion = "us-east-1"\nprofile = "work"\nendpoint_url = "http://127.0.0.1:9"\n',
 }
+
+
+@pytest.fixture(autouse=True)
+def heeded() -> Iterator[None]:
+    """What is started in the background has SIGINT ignored, and so would the program here, before its turn begins."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("kind", AGENTS)
