@@ -46,7 +46,7 @@ def marked_processes() -> list[Marked] | None:
 def left_behind(processes: Sequence[Marked], data: Path, at_rest: Collection[str]) -> list[Marked]:
     """Those of this home's sessions in which no turn runs, whose process of ours has gone: nobody waits for them any more."""
     home = os.path.realpath(data)
-    return [process for process in processes if process.session in at_rest and process.store in (None, home) and not _has_owner(process)]
+    return [process for process in processes if process.session in at_rest and process.store == home and not _has_owner(process)]
 
 
 def is_there(process: Marked) -> bool:

@@ -10,13 +10,10 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date
-from datetime import time as time_of_day
+from datetime import date, time
 from typing import Any, Literal
 
 from orchestrator.errors import SecretMissing
@@ -144,7 +141,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    if isinstance(value, date | time_of_day):
+    if isinstance(value, date | time):
         return value.isoformat()
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -212,56 +209,18 @@ def _from_cmd(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
 
 
 def _said(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bytes]:
-    """Exit code and output. Whatever cuts it short – the time, a cancel – ends the command and all it has started.
-
-    It is run by a thread, since an interrupt may come to this one at any point: also where the command has begun and nobody knows it yet.
-    """
-    run = _Command(command, environ)
+    """Exit code and output. Whatever cuts it short – the time, an interrupt – ends the command and all it has started."""
+    process = None
     try:
-        threading.Thread(target=run.carry_out, name="escalera-secret", daemon=True).start()
-        while not run.done.wait(0.05):
-            pass
-    except BaseException:
-        run.cancelled.set()
-        run.done.wait(5)
-        raise
-    if run.error is not None:
-        raise run.error
-    return run.code, run.output
-
-
-class _Command:
-    """One command, until it has ended or is ended."""
-
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        self._command, self._environ = command, environ
-        self.cancelled, self.done = threading.Event(), threading.Event()
-        self.code, self.output = -1, b""
-        self.error: OSError | ValueError | subprocess.SubprocessError | None = None
-
-    def carry_out(self) -> None:
-        """Fills in what came of it."""
         nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
-        try:
-            with subprocess.Popen(self._command, env=dict(self._environ), stdin=nothing, stdout=pipe, stderr=pipe, start_new_session=True) as process:
-                self._wait(process)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            self.error = error
-        finally:
-            self.done.set()
-
-    def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        until = time.monotonic() + _CMD_SECONDS
-        while True:
-            try:
-                self.output, _ = process.communicate(timeout=0.05)
-            except subprocess.TimeoutExpired:
-                if self.cancelled.is_set() or time.monotonic() >= until:
-                    _kill(process)
-                    raise
-            else:
-                self.code = process.returncode
-                return
+        process = subprocess.Popen(command, env=dict(environ), stdin=nothing, stdout=pipe, stderr=pipe, start_new_session=True)
+        output, _ = process.communicate(timeout=_CMD_SECONDS)
+    except BaseException:
+        if process is not None:
+            _kill(process)
+            process.communicate()
+        raise
+    return process.returncode, output
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -85,14 +85,6 @@ class Endpoint:
         return self.api_key is not None or bool(self.token_cmd or self.headers)
 
 
-class _NotReached(Unavailable):
-    """Nobody answers there."""
-
-    @property
-    def type(self) -> str:
-        return Unavailable.__name__
-
-
 class OpenAIProvider:
     """One agent on one server. Opens nothing until `run` or `check`; keeps nothing between calls."""
 
@@ -218,7 +210,7 @@ class OpenAIProvider:
             if not is_connection_error(error):
                 raise
             reason, hint = why(error)
-            raise _NotReached(f"{self._endpoint.where} cannot be reached: {reason}.", hint=hint) from error
+            raise Unavailable(f"{self._endpoint.where} cannot be reached: {reason}.", hint=hint) from error
 
     def _raise_unless_ok(self, head: Head, exchange: HttpExchange) -> None:
         if 300 <= head.status < 400:
@@ -376,7 +368,10 @@ def _check_failed(endpoint: Endpoint, error: EscaleraError) -> CheckResult:
         return CheckResult(False, "refused" if endpoint.has_credentials else "no_credentials", error.message, error.hint)
     if isinstance(error, OutOfFunds | RateLimited):
         return CheckResult(False, "quota", error.message, error.hint)
-    return CheckResult(False, "unreachable" if isinstance(error, _NotReached) else "error", error.message, error.hint)
+    from escalera_openrouter.exchange import is_connection_error
+
+    nobody = isinstance(error, Unavailable) and isinstance(error.__cause__, Exception) and is_connection_error(error.__cause__)
+    return CheckResult(False, "unreachable" if nobody else "error", error.message, error.hint)
 
 
 # -- secrets --------------------------------------------------------------------------------------
