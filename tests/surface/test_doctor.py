@@ -284,7 +284,9 @@ def test_damage_anywhere_in_the_store_is_found_and_left_as_it_is(machine: Machin
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the environment of other processes cannot be read here")
 def test_processes_left_behind_are_found_by_their_session(machine: Machine) -> None:
     session = stored_session(machine)
-    started = [subprocess.Popen(["sleep", "60"], env={"PATH": "/usr/bin:/bin", "_ESCALERA_SESSION": mark}) for mark in (session, "somebody-elses")]
+    ours = {"PATH": "/usr/bin:/bin", "_ESCALERA_STORE": str(machine.shell.home / "data"), "_ESCALERA_OWNER": "999999999:1"}
+    marks = (ours | {"_ESCALERA_SESSION": session}, ours | {"_ESCALERA_SESSION": "somebody-elses"}, {"_ESCALERA_SESSION": session})
+    started = [subprocess.Popen(["sleep", "60"], env=mark) for mark in marks]
     try:
         (left,) = of(machine.findings(), "processes")
     finally:
