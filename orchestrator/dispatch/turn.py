@@ -113,7 +113,7 @@ def run_turn(
     while True:
         attempts = _attempts(request, limits)
         call = _Call(role, nonce, heard, desk, answered, until)
-        sending = _Sending(call, provider, request, calls, desk.new_id, attempts)
+        sending = _Sending(call, provider, request, calls, desk.new_id, limits.retry_attempts)
         with_retries(
             sending.send,
             may_retry=call.nothing_emitted,
@@ -143,9 +143,9 @@ def run_turn(
 class _Sending:
     """One call, sent again with another request where the refused one can be mended, and in another conversation where it began one."""
 
-    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests, new_id: Callable[[], str], attempts: int) -> None:
+    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests, new_id: Callable[[], str], most: int) -> None:
         self._call, self._provider, self._request, self._requests, self._new_id = call, provider, request, requests, new_id
-        self._left = attempts
+        self._left = most
         self._mending: str | None = None
         self._sent = False
 

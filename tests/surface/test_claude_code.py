@@ -248,6 +248,19 @@ def test_sends_of_a_turn_never_exceed_the_attempts_and_one(stage: Callable[..., 
     assert len(play.strong.messages) == sends <= attempts + 1
 
 
+@pytest.mark.parametrize(
+    ("attempts", "steps"), [(0, [BUSY]), (1, [BUSY]), (1, [CUT, BUSY]), (1, [BUSY, CUT]), (1, [MUTE, BUSY]), (2, [BUSY, CUT, BUSY]), (3, [CUT, BUSY, BUSY])]
+)
+def test_sends_of_a_turn_within_a_conversation_never_exceed_them_either(stage: Callable[..., Stage], attempts: int, steps: list[Step]) -> None:
+    limits = f'[agents.claude.limits]\nretry_attempts = {attempts}\nretry_max_wait = "100ms"\n'
+    play = stage(Say("First."), *steps, *[BUSY] * 9, more=limits)
+    play.ask("--escalate", "hello")
+
+    play.ask("--escalate", "and now?", code=1)
+
+    assert 1 + min(attempts, 1) <= len(play.strong.messages) - 1 <= attempts + 1
+
+
 @pytest.mark.parametrize("steps", [[BUSY], [CUT], [BUSY, CUT], [CUT, BUSY], [MUTE]])
 def test_what_breaks_off_or_is_refused_is_asked_again_within_a_conversation_too(stage: Callable[..., Stage], steps: list[Step]) -> None:
     play = stage(Say("First."), *steps, Say("Second."))

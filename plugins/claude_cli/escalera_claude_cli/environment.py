@@ -94,12 +94,9 @@ def without_secrets(text: str, environ: Mapping[str, str], options: ClaudeOption
     return text
 
 
-def own_repeats(retries_left: int | None, *, resumes: bool = False) -> Repeats:
-    """What the CLI may repeat by itself, so that a turn is never sent more often than `retries_left` and one.
-
-    On a resumed conversation it has its retry wherever there is one left: what we send again ourselves stands there twice.
-    """
-    if retries_left is None or retries_left >= 3 or (resumes and retries_left):
+def own_repeats(retries_left: int | None) -> Repeats:
+    """What the CLI may repeat by itself, so that a turn is never sent more often than `retries_left` and one."""
+    if retries_left is None or retries_left >= 3:
         return Repeats(1, True)
     return Repeats(0, retries_left > 0)
 

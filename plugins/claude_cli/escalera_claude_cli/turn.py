@@ -54,7 +54,7 @@ def run_turn(
     turn_marks = marks(request.session, conversation.id, environ)
     _wait_for_others(turn_marks, request.agent, timing, cancel, session_wait)
     processes.end(processes.of_turn(turn_marks), grace=REAP_GRACE)  # left behind by a kill of ours: one turn at a time per session
-    repeats = own_repeats(request.retries_left, resumes=conversation.action == "resume")
+    repeats = own_repeats(request.retries_left)
     bounds = {name: value for name, value in repeats.variables().items() if name not in options.env}
     environ = {**bounds, **environ}
     stays = waiting is not None
@@ -110,7 +110,7 @@ class _Turn:
         self._timers = Timers(request.timeouts, timing.monotonic)
         self._cancel = cancel
         self._ask = ask
-        repeats = own_repeats(request.retries_left, resumes=conversation_of(request).action == "resume")
+        repeats = own_repeats(request.retries_left)
         self._transcript = Transcript(child.result, asks_again=repeats.broken)
         self.succeeded = False
         """Whether its proper end was told."""

@@ -27,8 +27,7 @@ class Terms:
 def terms_of(options: ClaudeOptions, request: Request, conversation: Conversation, *, served: str | None = None) -> Terms:
     """The terms of a turn; `served` is the model of a first turn that named none, since the turns after it name that one."""
     model = options.model or conversation.model or served
-    repeats = own_repeats(request.retries_left, resumes=conversation.action == "resume")
-    return Terms(conversation.id, request.session, request.workspace, conversation.system_text, model, repeats)
+    return Terms(conversation.id, request.session, request.workspace, conversation.system_text, model, own_repeats(request.retries_left))
 
 
 class Waiting:

@@ -119,11 +119,10 @@ def test_retries_of_the_cli_are_bounded_unless_the_user_says_otherwise(stage):
     retries, no_second = "CLAUDE_CODE_MAX_RETRIES", "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK"
     body = f"heard(); say(init(), result(' '.join(os.environ.get(name, '-') for name in ('{retries}', '{no_second}'))))"
 
-    def told(retries_left=None, action="start", **more):
-        return stage.turn(body, replace(stage.request(action=action), retries_left=retries_left), **more).texts
+    def told(retries_left=None, **more):
+        return stage.turn(body, replace(stage.request(), retries_left=retries_left), **more).texts
 
     assert [told(), told(3), told(2), told(1), told(0)] == [["1 -"], ["1 -"], ["0 -"], ["0 -"], ["0 1"]]
-    assert [told(1, "resume"), told(0, "resume")] == [["1 -"], ["0 1"]]
     assert told(3, environ={retries: "5"}) == ["5 -"]
     assert told(0, env={retries: "7", no_second: False}) == ["7 -"]
 
