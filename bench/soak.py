@@ -1,4 +1,4 @@
-"""`python -m bench.soak`: many turns in one process; memory that grows, files or threads that stay make it fail."""
+"""`python -m bench.soak`: many turns in one process; memory that grows, files or threads that stay, or turns without their answer make it fail."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ CALL = {"index": 0, "id": "c1", "type": "function", "function": {"name": "record
 WARM_UP = 5
 """Turns before anything is counted: what is loaded once."""
 GROWTH = 0.05
+ANSWERED = 0.6
+"""Of the turns, at least: six of nine are given a whole answer."""
 AWS = {"AWS_ACCESS_KEY_ID": "AKIDDUMMY0000", "AWS_SECRET_ACCESS_KEY": "dummy-secret", "AWS_EC2_METADATA_DISABLED": "true"}
 HELD = "held"
 """What an answer says that never ends: its turn is cancelled."""
@@ -68,7 +70,8 @@ class Soaked:
 
     @property
     def ok(self) -> bool:
-        return self.late <= self.early * (1 + GROWTH) and self.files[1] <= self.files[0] and self.threads[1] <= self.threads[0]
+        answered = self.ends["completed"] >= ANSWERED * len(self.memory)
+        return answered and self.late <= self.early * (1 + GROWTH) and self.files[1] <= self.files[0] and self.threads[1] <= self.threads[0]
 
 
 def main() -> None:
