@@ -43,7 +43,7 @@ def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: b
         return
     offer = _offer(front, path)
     if revoke:
-        taken = [accepted.revoke(file) for file in offer.files]
+        taken = [accepted.revoke(file) for file in (*offer.files, *accepted.gone_below(offer.project.root))]
         text = f"no longer accepted: {offer.subject}" if any(taken) else f"was not accepted: {offer.subject}"
         _done(front, text, _document(offer.subject, False, []), as_json)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -39,6 +39,10 @@ class TrustStore:
             return "accepted" if self.is_trusted(Path(path), read_bytes(Path(path))) else "changed"
         except ConfigError:
             return "changed" if os.path.lexists(path) else "gone"
+
+    def gone_below(self, folder: Path) -> Sequence[Path]:
+        """The accepted files of a project that are no longer there; they would be accepted again if they came back."""
+        return [Path(path) for path in self.list() if Path(path).is_relative_to(_key(folder)) and self.standing(path) == "gone"]
 
     def trust(self, file: Path, content: bytes) -> None:
         """Accept the file as it is now."""

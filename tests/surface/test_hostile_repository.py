@@ -180,6 +180,7 @@ def test_revoking_takes_all_of_it_back(shell: Shell, agents: Callable[[str], Non
     clone(shell, "http://127.0.0.1:9/v1")
     shell.run("trust", "--yes")
     (shell.cwd / "escalera.toml").write_text("[broken")
+    (shell.cwd / "AGENTS.md").unlink()
 
     assert shell.run("trust", "--revoke").returncode == 0
     assert shell.json("trust", "--list", "--json")["files"] == []
