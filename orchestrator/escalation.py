@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,6 +14,7 @@ from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
 from orchestrator.errors import EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
+from orchestrator.model_names import is_same_model
 from orchestrator.planning.case import Additions, Expiry, Wish
 from orchestrator.planning.plan import NO_ADDITIONS, Plan, plan_turn, started
 from orchestrator.providers import Ask, Cancel
@@ -169,24 +169,12 @@ def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Des
 def _other_model(place: Workplace, plan: Plan, answered: Answered) -> str | None:
     """Says that another model answered than was asked for; not again in every turn (page 7)."""
     asked, served = plan.agent.provider.model, answered.model_served
-    if asked is None or served is None or _is_same_model(asked, served):
+    if asked is None or served is None or is_same_model(asked, served):
         return None
     before = next(place.store.log(plan.standing.session.id).newest_first(role=plan.route.role), None)
     if before is not None and (before.agent, before.model_requested, before.model_served) == (plan.agent.name, asked, served):
         return None
     return f"{plan.agent.name!r} was asked for the model {asked}, and {served} answered"
-
-
-_VERSION = re.compile(r"|[-@:](\d{6,8}|\d{4}-\d{2}-\d{2}|latest)|-v\d+(:\d+)?|\.gguf")
-"""What a name may have more than the one that was asked for, and still be the same model."""
-_ALIASES = frozenset({"sonnet", "opus", "haiku"})
-"""Names that Claude Code takes for the newest model of a kind."""
-
-
-def _is_same_model(asked: str, served: str) -> bool:
-    """Whether one name is the other with a vendor before it or a date behind it, as aliases are answered for."""
-    short, long = sorted((name.casefold().replace("\\", "/").rpartition("/")[2] for name in (asked, served)), key=len)
-    return _VERSION.fullmatch(long.removeprefix(short)) is not None if long.startswith(short) else short in _ALIASES and short in long
 
 
 def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost, spent: float) -> Limits | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.history.normalise import paired
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, compact_json, well_formed
+from orchestrator.model_names import is_same_model
 from orchestrator.session import Outcome, Role, Turn
 
 
@@ -183,20 +184,29 @@ def tidy_unit(unit: Unit, viewer: Viewer) -> Unit:
 def _tidy_turn(turn: Turn, viewer: Viewer) -> Turn:
     prompt = None if turn.prompt is None else _tidy_text(turn.prompt, viewer)
     own = _is_own(turn, viewer)
-    bound = own and viewer.model is not None and viewer.model == (turn.model_served or turn.model_requested)
-    steps = [_tidy_part(part, viewer, own=own, bound=bound) for part in turn.steps]
+    bound = own and _is_of_model(turn, viewer.model)
+    models = {viewer.model, *((turn.model_served,) if bound else ())}
+    steps = [_tidy_part(part, viewer, models=models if own else (), bound=bound) for part in turn.steps]
     kept = tuple([step for step in steps if step is not None])
     return turn if prompt == turn.prompt and kept == turn.steps else replace(turn, prompt=prompt, steps=kept)
 
 
-def _tidy_part(part: Part, viewer: Viewer, *, own: bool, bound: bool) -> Part | None:
-    """`own`: the viewer's agent made it; `bound`: and the viewer's exact model did, so that `extra` can go back to it."""
+def _is_of_model(turn: Turn, model: str | None) -> bool:
+    """Whether that exact model answered: under its own name, or, asked for by an alias as it is now, under the name behind it."""
+    asked, served = turn.model_requested, turn.model_served
+    if model is None:
+        return False
+    return model == (served or asked) or (model == asked and served is not None and is_same_model(asked, served))
+
+
+def _tidy_part(part: Part, viewer: Viewer, *, models: Collection[str | None], bound: bool) -> Part | None:
+    """`models`: whose reasoning may go back; `bound`: the viewer's exact model made it, so that `extra` can go back to it, too."""
     extra = part.extra if bound else None
     if isinstance(part, Text):
         text = _tidy_text(part.text, viewer)
         return part if text is part.text and extra is part.extra else Text(text, extra)
     if isinstance(part, Reasoning):
-        return part if own and part.model is not None and part.model == viewer.model else None
+        return part if part.model is not None and part.model in models else None
     if isinstance(part, ToolCall):
         tidy = ToolCall(_tidy_text(part.id, viewer), _tidy_text(part.name, viewer), _tidy_arguments(part.arguments, viewer), extra)
         return part if tidy == part and extra is part.extra else tidy

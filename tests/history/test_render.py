@@ -89,6 +89,19 @@ def test_what_a_provider_wants_back_goes_only_to_the_model_that_gave_it(served: 
     assert call == ToolCall("c", "t", {}, {"signature": "s"} if kept else None)
 
 
+@pytest.mark.parametrize(
+    ("requested", "served", "kept"),
+    [("qwen", "qwen-2026-01-01", True), ("qwen", "vendor/qwen", True), ("qwen", "qwen-large", False), ("qwen-2026-01-01", "qwen-2026-01-01", False)],
+)
+def test_an_alias_is_answered_for_by_the_model_behind_it(requested: str, served: str, kept: bool) -> None:
+    thought = Reasoning("hm", served, "sig")
+    turn = primary(thought, ToolCall("c", "t", {}, {"signature": "s"}), ToolResult("c", "r"), model_served=served, model_requested=requested)
+
+    parts = render_unit(Unit((turn,)), LOCAL)[1].parts
+
+    assert parts == ((thought, ToolCall("c", "t", {}, {"signature": "s"})) if kept else (ToolCall("c", "t", {}),))
+
+
 # -- a turn that was handed over ------------------------------------------------------------------
 
 HANDED = primary(Text("tried"), outcome=Outcome.ESCALATED)
