@@ -293,3 +293,26 @@ def test_transient_errors_are_got_over_at_the_start_of_a_conversation_and_within
     assert second["external_session"] == first["external_session"]
     assert json.dumps(play.last["messages"]).count("and now?") == 1
     assert "hello" in json.dumps(play.last["messages"])
+
+
+def test_a_budget_that_the_user_set_ends_the_turn_once(stage: Callable[..., Stage]) -> None:
+    play = stage(
+        *[CallTool("Bash", {"command": "true", "description": "nothing"})] * 9,
+        more='allowed_tools = ["Bash"]\nextra_args = ["--max-budget-usd", "0.0000001"]\n',
+    )
+
+    failed = play.ask("--escalate", "hello", code=1)
+
+    assert failed["error"]["type"] == "OutOfFunds"
+    assert "budget" in failed["error"]["message"]
+    assert len(play.strong.messages) == 1
+
+
+def test_the_model_that_the_program_fell_back_to_is_told(stage: Callable[..., Stage]) -> None:
+    more = 'extra_args = ["--fallback-model", "claude-haiku-4-5"]\n'
+    play = stage(*[BUSY] * 4, Say("Done."), more=more)
+
+    done = play.shell.json("ask", "--json", "--escalate", "hello", environ={"CLAUDE_CODE_MAX_RETRIES": "6"})
+
+    assert (done["answer"], done["model_served"]) == ("Done.", play.last["model"])
+    assert any("was asked for the model claude-sonnet-4-5" in notice for notice in done["notices"])

@@ -6,7 +6,9 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-USAGE_LIMIT = r"\b(?:session|usage|weekly|monthly|daily|5-hour|hour|opus|sonnet) limit\b"
+USAGE_LIMIT = (
+    r"\b(?:session|usage|weekly|monthly|daily|5-hour|hour|opus|sonnet) limit\b|\b(?:hit|reached|at) your limit\b|\bout of (?:extra )?usage\b(?! credits)"
+)
 
 UNNAMED = 3600.0
 """Seconds, for a usage limit that names no time: its windows last hours, so trying again within moments is in vain."""

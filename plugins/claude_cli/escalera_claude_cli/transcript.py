@@ -74,6 +74,9 @@ class Transcript:
         self._asks_again = asks_again
         self.session_id: str | None = None
         self.model: str | None = None
+        """The model that the turn began with."""
+        self.served: str | None = None
+        """The model that the last message came from: another one where the CLI fell back."""
         self.result: Line | None = None
         self.own_error: str | None = None
         """The `error` of the last synthetic assistant event."""
@@ -157,7 +160,7 @@ class Transcript:
 
     def _take_system(self, line: Line) -> Iterator[Event]:
         if line.get("subtype") == "init":
-            self.model = _string(line.get("model")) or self.model
+            self.served = self.model = _string(line.get("model")) or self.model
             yield from self._take_session_id(line)
         elif line.get("subtype") == "api_retry":
             self.retry_delay = (_number(line.get("retry_delay_ms")) or 0.0) / 1000
@@ -217,7 +220,8 @@ class Transcript:
         elif self._draft is None or self._draft.id != identity:
             yield from self._finish_draft()
             self._draft = Draft(identity)
-        self.model = self.model or model or None
+        self.served = model or self.served
+        self.model = self.model or self.served
         parts = _parts(message, model)
         self._draft.parts.extend(parts)
         self.open_tools.update(part.id for part in parts if isinstance(part, ToolCall))
@@ -248,7 +252,7 @@ class Transcript:
         yield from self._take_session_id(line)
         if usage := _usage(line, _mapping(self._before)):
             yield UsageReport(usage)
-        denied = {_string(_mapping(denial).get("tool_name")) for denial in _sequence(line.get("permission_denials"))} - self.asked_for
+        denied = {_string(_mapping(denial).get("tool_name")) or "a tool" for denial in _sequence(line.get("permission_denials"))} - self.asked_for
         if denied:
             yield Notice(f"permissions denied: {', '.join(sorted(denied))}")
 
@@ -331,7 +335,7 @@ def _usage(result: Line, before: Mapping[str, Any]) -> Usage | None:
     """
     total, by_model = _mapping(result.get("usage")), _mapping(result.get("modelUsage"))
     earlier = _mapping(before.get("modelUsage"))
-    cost = _since(_number(result.get("total_cost_usd")), _number(before.get("total_cost_usd")))
+    cost = _since(_amount(result.get("total_cost_usd")), _amount(before.get("total_cost_usd")))
     reported = Usage(
         input_tokens=_count(total.get("input_tokens")),
         output_tokens=_count(total.get("output_tokens")),
@@ -407,6 +411,11 @@ def _number(value: object) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def _count(value: object) -> int | None:
+def _amount(value: object) -> float | None:
     number = _number(value)
-    return int(number) if number is not None and number >= 0 else None
+    return number if number is not None and number >= 0 else None
+
+
+def _count(value: object) -> int | None:
+    number = _amount(value)
+    return None if number is None else int(number)

@@ -117,7 +117,7 @@ class _Turn:
 
     @property
     def model(self) -> str | None:
-        """The model that served it."""
+        """The model that it began with."""
         return self._transcript.model
 
     @property

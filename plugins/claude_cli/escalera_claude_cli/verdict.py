@@ -29,7 +29,7 @@ from orchestrator.providers import Finished
 
 LOGIN_HINT = "run `claude` and log in with /login, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN"
 
-Kind = Literal["auth", "funds", "rate", "overloaded", "unavailable", "overflow", "invalid", "model", "lost", "denied", "incomplete", "blocked"]
+Kind = Literal["auth", "funds", "budget", "rate", "overloaded", "unavailable", "overflow", "invalid", "model", "lost", "denied", "incomplete", "blocked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class Row:
     """The `error` of the event that the CLI wrote in the place of an answer; `invalid_request` and `unknown` tell nothing by themselves."""
     reason: tuple[str, ...] = ()
     """The `terminal_reason` of the result line."""
+    subtype: tuple[str, ...] = ()
+    """The `subtype` of the result line: what a version says that does not give the reason, or not as an error."""
     text: str | None = None
     """What the words say; the first row that matches counts."""
 
@@ -57,12 +59,13 @@ TABLE = (
         own=("billing_error",),
         text=r"credit balance is too low|out of (?:extra )?usage credits|billing",
     ),
+    Row("budget", OutOfFunds, "raise the budget that its options set (`--max-budget-usd`), or go on without it", subtype=("error_max_budget_usd",)),
     Row("rate", RateLimited, text=USAGE_LIMIT),
     Row(
         *("overflow", ContextOverflow),
         status=(413,),
         reason=("prompt_too_long", "blocking_limit"),
-        text=r"prompt is too long|context (?:window|length)|exceeds? the (?:maximum|context)|conversation is too long|request too large",
+        text=r"prompt is too long|context (?:window|length)|exceeds? (?:the (?:maximum|context)|context limit)|conversation is too long|request too large",
     ),
     Row(
         *("auth", AuthFailed, LOGIN_HINT),
@@ -74,7 +77,7 @@ TABLE = (
         *("model", ModelNotFound, "name a model that the account may use in the agent's `model`"),
         status=(404,),
         own=("model_not_found",),
-        text=r"issue with the selected model|model[^.\n]{0,80}not[ _]found|not_found_error[^\n]{0,80}model",
+        text=r"issue with the selected model|model identifier is invalid|model[^.\n]{0,80}not[ _]found|not_found_error[^\n]{0,80}model",
     ),
     Row("overloaded", Overloaded, status=(529,), own=("overloaded",), text=r"overloaded|at capacity"),
     Row("rate", RateLimited, status=(429,), own=("rate_limit",), text=r"rate.?limit|too many requests|throttl"),
@@ -92,18 +95,23 @@ TABLE = (
         text=r"session id .{0,80} is already in use|inside another claude code session|unknown option|invalid (?:argument|session id|mcp config)",
     ),
     Row("denied", PermissionDenied, "list what it may do in the agent's `allowed_tools`", reason=("stop_hook_prevented", "hook_stopped")),
-    Row("incomplete", Incomplete, own=("max_output_tokens",), reason=("max_turns", "aborted_streaming")),
+    Row(
+        *("incomplete", Incomplete),
+        own=("max_output_tokens",),
+        reason=("max_turns", "aborted_streaming"),
+        subtype=("error_max_turns", "error_max_structured_output_retries"),
+    ),
 )
-"""From what Claude Code tells to our errors. What a plain 400 hides goes first, then status, own word, terminal reason, text; else it is unavailable."""
+"""From what Claude Code tells to our errors. What a plain 400 hides goes first, then status, own word, reason and subtype, text; else it is unavailable."""
 
-HIDDEN_IN_400: tuple[Kind, ...] = ("funds", "overflow", "lost")
+HIDDEN_IN_400: tuple[Kind, ...] = ("funds", "overflow", "lost", "model")
 """What the API answers with a plain 400, so that only the text tells it."""
 
 ENDED_BY_SIGNAL = 128
 """Exit codes from here on tell of a signal, as a shell does; the lower ones are the program's own."""
 
-STATUS_IN_TEXT = re.compile(r"api error:?\s*(?:request rejected\s*)?\(?([45]\d\d)\b", re.IGNORECASE)
-"""Older versions name the status only here."""
+STATUS_IN_TEXT = re.compile(r"api error(?: \([^()\n]{1,200}\))?:?\s*(?:request rejected\s*)?\(?([45]\d\d)\b", re.IGNORECASE)
+"""Older versions name the status only here, some of them behind the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +127,12 @@ class Ending:
 
 
 def judge(transcript: Transcript, ending: Ending) -> Finished:
-    """The proper end of a turn, or its error raised. `is_error` decides; the subtype says `success` for failures, and exit codes lie."""
+    """The proper end of a turn, or its error raised. `is_error` decides, or a subtype that names an error; it says `success` for failures, too."""
     result = transcript.result
     if result is None:
         raise _without_result(transcript, ending)
     stop_reason = result.get("stop_reason")
-    if result.get("is_error") is not False:
+    if result.get("is_error") is not False or str(result.get("subtype")).startswith("error"):
         raise _failed(transcript, ending)
     if stop_reason == "refusal":
         raise Blocked("the model refused to answer", agent=ending.agent, partial=transcript.partial)
@@ -136,7 +144,7 @@ def judge(transcript: Transcript, ending: Ending) -> Finished:
     if stop_reason in CUT:
         hint = "raise CLAUDE_CODE_MAX_OUTPUT_TOKENS in the agent's env, or ask for less at once"
         raise Incomplete("the output limit cut the answer", agent=ending.agent, partial=transcript.partial, hint=hint)
-    return Finished("stop", transcript.model)
+    return Finished("stop", transcript.served)
 
 
 def _failed(transcript: Transcript, ending: Ending) -> ProviderError:
@@ -153,7 +161,7 @@ def _kind(transcript: Transcript, text: str, *, resumed: bool) -> Kind:
         hidden
         or _by_status(status, by_text, own_error=transcript.own_error, resumed=resumed)
         or _by_own_error(transcript.own_error, by_text)
-        or _by_terminal_reason(result)
+        or _by_reason(result)
         or by_text
         or "unavailable"
     )
@@ -178,11 +186,11 @@ def _more_exactly(kind: Kind | None, by_text: Kind | None) -> Kind | None:
     return "overloaded" if kind == "unavailable" and by_text == "overloaded" else kind
 
 
-def _by_terminal_reason(result: Line) -> Kind | None:
-    reason = result.get("terminal_reason")
+def _by_reason(result: Line) -> Kind | None:
+    reason, subtype = result.get("terminal_reason"), result.get("subtype")
     if reason == "aborted_tools":
         return "denied" if result.get("permission_denials") else "incomplete"
-    return next((row.kind for row in TABLE if reason in row.reason), None)
+    return next((row.kind for row in TABLE if reason in row.reason or subtype in row.subtype), None)
 
 
 def _without_result(transcript: Transcript, ending: Ending) -> ProviderError:
@@ -224,8 +232,8 @@ def _overflow(text: str, ending: Ending, partial: str) -> ProviderError:
 
 
 def _status(field: object, text: str) -> int | None:
-    if isinstance(field, int) and not isinstance(field, bool):
-        return field
+    if isinstance(field, int | str) and not isinstance(field, bool) and re.fullmatch(r"[1-9]\d\d", str(field)):
+        return int(field)
     return _number(STATUS_IN_TEXT, text)
 
 

@@ -429,3 +429,14 @@ def test_workspace_that_is_gone_is_named(stage):
     stage.workspace.rmdir()
 
     assert "is no folder" in stage.run(program).error.message
+
+
+def test_model_that_the_program_fell_back_to_is_the_one_that_served(stage):
+    other = {"type": "assistant", "message": {"id": "m2", "model": "smaller", "content": [{"type": "text", "text": "fine"}]}}
+
+    assert stage.turn(f"heard(); say(init(), {other!r}, result('fine'))").finished.model_served == "smaller"
+    assert stage.turn("heard(); say(init(), result('fine'))").finished.model_served == "m"
+
+
+def test_cost_below_zero_is_unknown(stage):
+    assert stage.turn("heard(); say(init(), result('fine', usage={'input_tokens': 3}, total_cost_usd=-1))").usage.cost_usd is None

@@ -45,7 +45,9 @@ def verdict(text="", *, own=None, before=(), resumed=False, stderr="", **result)
 )
 def test_status_in_a_field_or_in_the_words_is_its_error(status, kind):
     assert type(verdict("sorry", api_error_status=status)) is kind
+    assert type(verdict("sorry", api_error_status=str(status))) is kind
     assert type(verdict(f"API Error: {status} sorry")) is kind
+    assert type(verdict(f"API Error (us.anthropic.claude-x-v1:0): {status} sorry")) is kind
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,25 @@ def test_terminal_reason_is_its_error(reason, kind):
     assert type(verdict("sorry", terminal_reason=reason)) is kind
 
 
+@pytest.mark.parametrize("is_error", [True, False])
+@pytest.mark.parametrize(
+    ("subtype", "kind"),
+    [
+        ("error_max_turns", errors.Incomplete),
+        ("error_max_structured_output_retries", errors.Incomplete),
+        ("error_max_budget_usd", errors.OutOfFunds),
+        ("error_during_execution", errors.Unavailable),
+        ("error_of_tomorrow", errors.Unavailable),
+    ],
+)
+def test_subtype_that_names_an_error_is_one_whatever_the_flag_beside_it(subtype, is_error, kind):
+    said = {"type": "assistant", "message": {"id": "m1", "model": "m", "content": [{"type": "text", "text": "I will now fix it."}]}}
+
+    error = verdict(None, before=[said], subtype=subtype, is_error=is_error, errors=["what went wrong"])
+
+    assert (type(error), error.message, error.partial) == (kind, "what went wrong", "I will now fix it.")
+
+
 def test_tools_that_were_denied_and_aborted_are_a_denial():
     assert type(verdict(terminal_reason="aborted_tools", permission_denials=[{"tool_name": "Bash"}])) is errors.PermissionDenied
 
@@ -95,6 +116,10 @@ def test_tools_that_were_denied_and_aborted_are_a_denial():
         ("No conversation found with session ID: x", errors.SessionLost),
         ("Credit balance is too low", errors.OutOfFunds),
         ("You've hit your weekly limit", errors.RateLimited),
+        ("You've hit your limit · resets 8:30am (UTC)", errors.RateLimited),
+        ("You're out of extra usage · resets 3pm (UTC)", errors.RateLimited),
+        ("You're out of extra usage credits", errors.OutOfFunds),
+        ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000", errors.ContextOverflow),
         ("Prompt is too long", errors.ContextOverflow),
         ("Not logged in · Please run /login", errors.AuthFailed),
         ("There's an issue with the selected model (x)", errors.ModelNotFound),
@@ -122,6 +147,7 @@ def test_words_are_their_error_whatever_their_case(text, kind):
         ({"text": "overloaded", "own": "server_error"}, errors.Overloaded),
         ({"text": "sorry", "own": "billing_error", "api_error_status": 400}, errors.OutOfFunds),
         ({"text": "credit balance is too low", "api_error_status": 400}, errors.OutOfFunds),
+        ({"text": "API Error (us.anthropic.x): 400 The provided model identifier is invalid."}, errors.ModelNotFound),
     ],
 )
 def test_status_and_name_go_before_words(signals, kind):
