@@ -10,10 +10,13 @@ from orchestrator.clock import format_time
 
 
 def idle_deadline(last_used: datetime | None, hours: float) -> datetime | None:
-    """The end of something that use renews without a ceiling; `None` where it never ends (0 hours, or an unknown time)."""
+    """The end of something that use renews without a ceiling; `None` where it never ends (0 hours, an unknown time, or beyond the calendar)."""
     if last_used is None or hours <= 0:
         return None
-    return last_used + timedelta(hours=hours)
+    try:
+        return last_used + timedelta(hours=hours)
+    except OverflowError:
+        return None
 
 
 class Lifetime(TypedDict):

@@ -45,7 +45,7 @@ class Facts:
     agent: str
     keeps_conversation: bool
     external_sessions: tuple[ExternalSession, ...]
-    """The agent's own, from completed turns."""
+    """The agent's own as the escalation agent, from completed turns."""
     workspace: str
     config_dir: str | None
     conversation_lost: bool = False
@@ -161,7 +161,7 @@ def facts_of(
 ) -> Facts:
     """Count what the decision looks at. `need` and `state` are as they stand after expiry (page 1)."""
     last = last_escalation_turn(log)
-    own = tuple(known for known in session.external_sessions if known.agent == agent and _is_from_completed_turn(known, log))
+    own = own_sessions(session, log, agent, Role.ESCALATION)
     return Facts(
         state=state,
         last_escalation=None if last is None else last.index,
@@ -178,9 +178,14 @@ def facts_of(
     )
 
 
-def _is_from_completed_turn(known: ExternalSession, log: TurnLog) -> bool:
+def own_sessions(session: Session, log: TurnLog, agent: str, role: Role) -> tuple[ExternalSession, ...]:
+    """The agent's external sessions from completed turns in that role: in the other one it was told to be somebody else."""
+    return tuple(known for known in session.external_sessions if known.agent == agent and _is_of(known, log, role))
+
+
+def _is_of(known: ExternalSession, log: TurnLog, role: Role) -> bool:
     turn = None if known.turn_index is None else log.get(known.turn_index)
-    return known.turn_index is not None and (turn is None or turn.outcome in TOLD)
+    return known.turn_index is not None and (turn is None or (turn.outcome in TOLD and turn.role is role))
 
 
 def _primary_turns(log: TurnLog, last_escalation: int | None) -> int:

@@ -5,7 +5,6 @@ Values and pure rules only. Where the turns lie, in memory or in a store, is beh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -61,14 +60,15 @@ def transition(old: State, new: State) -> State:
     return new
 
 
-_CLOSING = re.compile(r"""[\s*_)\]"'»”]+$""")
-"""Marks that may stand behind a question mark, and blanks of any kind."""
+_CLOSING = frozenset("*_)]\"'»”")
+"""Marks that may stand behind a question mark, as may blanks of any kind."""
 
 
 def ends_with_question(answer: str) -> bool:
     """Whether the last non-blank line ends in a question mark, closing marks set aside (page 1)."""
     lines = [line for line in answer.splitlines() if line.strip()]
-    return bool(lines) and _CLOSING.sub("", lines[-1]).endswith(("?", "\uff1f"))
+    last = next((mark for mark in reversed(lines[-1]) if not mark.isspace() and mark not in _CLOSING), "") if lines else ""
+    return last in ("?", "\uff1f")
 
 
 @dataclass(frozen=True, slots=True)

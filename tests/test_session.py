@@ -113,6 +113,10 @@ def test_question_is_the_last_line_with_closing_marks_set_aside(answer: str, que
     assert ends_with_question(answer) is question
 
 
+def test_looking_for_a_question_takes_no_longer_however_many_marks_there_are() -> None:
+    assert not ends_with_question("| cell |" + " _*" * 100_000 + "| b |")
+
+
 def need(turn_index: int, *, during: bool, age_hours: float | None = 1.0) -> Need:
     return Need("ship", turn_index, during, None if age_hours is None else NOW - timedelta(hours=age_hours), "user")
 

@@ -293,9 +293,11 @@ class Front:
             other.output = output
 
     def elsewhere(self, folder: Path) -> Front:
-        """A front without any configuration, with everything it keeps in that folder."""
+        """A front without any configuration, also of folders above, with everything it keeps in that folder."""
         environ = {name: value for name, value in self.environ.items() if not name.startswith("ESCALERA_")}
-        return Front(environ=environ | {"ESCALERA_HOME": str(folder)}, cwd=folder, config_file=None, sets=(), flags={}, output=self.output)
+        nothing = folder / "nothing.toml"
+        nothing.touch()
+        return Front(environ=environ | {"ESCALERA_HOME": str(folder)}, cwd=folder, config_file=nothing, sets=(), flags={}, output=self.output)
 
     def afresh(self) -> Front:
         """The same once more, for when the files have changed."""

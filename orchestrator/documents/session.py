@@ -244,7 +244,7 @@ def _turns(shapes: Sequence[TurnShape], agents: Mapping[Role, str]) -> tuple[Tur
             index=index,
             role=role,
             agent=shape.agent or agents.get(role, role.value),
-            prompt=_prompt(shape, turns, place),
+            prompt=_prompt(shape, turns, place, index),
             steps=_steps(shape, place),
             outcome=Outcome.INTERRUPTED if shape.outcome == "open" else Outcome(shape.outcome),
             mode=shape.mode,
@@ -261,11 +261,13 @@ def _turns(shapes: Sequence[TurnShape], agents: Mapping[Role, str]) -> tuple[Tur
     return tuple(turns.values())
 
 
-def _prompt(shape: TurnShape, earlier: Mapping[int, Turn], place: int) -> str | None:
+def _prompt(shape: TurnShape, earlier: Mapping[int, Turn], place: int, index: int) -> str | None:
     """The prompt; a turn that continues another one has none of its own, though the same text once more does no harm."""
     if shape.continues is None:
         return _refuse(("turns", place, "prompt"), "is missing") if shape.prompt is None else shape.prompt
     begun = earlier.get(shape.continues)
+    if begun is None and shape.continues < index and shape.role == "escalation":
+        return shape.prompt  # it is lost: an export leaves out what could not be read
     if begun is None or begun.role is not Role.PRIMARY or begun.outcome is not Outcome.ESCALATED:
         _refuse(("turns", place, "continues"), f"expected the index of an earlier primary turn with the outcome 'escalated', not {shape.continues}")
     if shape.role != "escalation":

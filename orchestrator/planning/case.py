@@ -15,7 +15,7 @@ from orchestrator.hooks import NO_HOOKS, Given, Hooks
 from orchestrator.hookspecs import Signal
 from orchestrator.memory.inject import Chosen, choose
 from orchestrator.messages import well_formed
-from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, lost_reason, resumable_session
+from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, lost_reason, own_sessions, resumable_session
 from orchestrator.percepts import Percept
 from orchestrator.plugins import PluginReport
 from orchestrator.routing import Choice, Route, Rules, route, weigh
@@ -111,7 +111,7 @@ class Case:
         """The external session that this turn goes on in; a primary's is never stale (page 2)."""
         if not self.keeps_conversation or self.lost_memory or self.mode in (Mode.FIRST, Mode.FRESH_START):
             return None
-        own = [known for known in self.stand.session.external_sessions if known.agent == self.agent.name and known.turn_index is not None]
+        own = own_sessions(self.stand.session, self.log, self.agent.name, self.way.role)
         return resumable_session(own, self.workspace, self.agent.config_dir)
 
     @property

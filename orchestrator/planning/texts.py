@@ -109,10 +109,10 @@ class Writer:
         return Texts(self._static, told, block, tool_block, prompt, self._conversation(told, block, tool_block), delivered, percepts)
 
     def _prior(self, limit: int | None) -> str:
-        """What the escalation agent did: to a primary that remembers, everything since its own last turn (page 2)."""
+        """What the escalation agent did: to a primary that has no history of ours, everything since its own last turn (page 2)."""
         case = self._case
         nonce = case.stand.session.nonce
-        if case.way.role is Role.PRIMARY and case.external is not None:
+        if case.way.role is Role.PRIMARY and case.keeps_conversation:
             return escalation_since(case.log, start=self._away_since, nonce=nonce, limit=limit, sent=self._in_scope)
         return prior_escalation(case.log, nonce=nonce, limit=limit, sent=self._in_scope)
 
@@ -124,9 +124,11 @@ class Writer:
 
     @property
     def _away_since(self) -> int:
-        """From where on others' work is told: the last escalation turn or, to a primary that remembers, its own last turn."""
-        external = self._case.external if self._case.way.role is Role.PRIMARY else None
-        return self._boundary if external is None or external.turn_index is None else external.turn_index + 1
+        """From where on others' work is told: the last escalation turn; to a primary with its own conversation all that is not in there."""
+        if self._case.way.role is not Role.PRIMARY or not self._case.keeps_conversation:
+            return self._boundary
+        external = self._case.external
+        return 0 if external is None or external.turn_index is None else external.turn_index + 1
 
     @property
     def _delivered(self) -> Mapping[str, Any]:

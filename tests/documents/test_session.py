@@ -217,6 +217,12 @@ def test_the_prompt_of_a_continued_turn_stands_once() -> None:
         assert turns[1].prompt is None
 
 
+def test_a_turn_may_continue_one_that_is_lost() -> None:
+    _, turns = parse({"turns": [turn(role="escalation", prompt=None, index=3, continues=2)]})
+
+    assert (turns[0].continues, turns[0].prompt) == (2, None)
+
+
 def test_indexes_may_have_gaps() -> None:
     assert [turn.index for turn in parse({"turns": [turn(index=2), turn(index=7)]})[1]] == [2, 7]
 
@@ -300,6 +306,8 @@ def step(**fields: object) -> dict[str, object]:
         (step(type="tool_result", id="c", content=["x"]), "turns[1].steps[1].content", "not a list"),
         ({"turns": [turn(), turn(role="escalation", prompt=None, continues=0)]}, "turns[1].continues", "outcome 'escalated', not 0"),
         ({"turns": [turn(continues=0)]}, "turns[0].continues", "earlier primary turn"),
+        ({"turns": [turn(role="escalation", prompt=None, continues=0)]}, "turns[0].continues", "earlier primary turn"),
+        ({"turns": [turn(index=1, continues=0)]}, "turns[0].continues", "earlier primary turn"),
         ({"turns": [turn(outcome="escalated"), turn(prompt=None, continues=0)]}, "turns[1].role", "expected 'escalation'"),
         ({"turns": [turn(outcome="escalated"), turn(role="escalation", prompt="other", continues=0)]}, "turns[1].prompt", "expected null"),
         ({**MINIMAL, "need": {"text": " \n", "turn_index": 0}}, "need.text", "not empty"),

@@ -339,3 +339,39 @@ def test_primary_and_escalation_agent_keep_a_conversation_each(scene: Scene) -> 
     assert {request.conversation.id for request in scene.agents["local"].requests if request.conversation}.isdisjoint(
         {request.conversation.id for request in scene.agents["strong"].requests if request.conversation}
     )
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_primary_that_begins_its_own_conversation_is_told_all_that_came_before(scene: Scene, lost: bool) -> None:
+    if lost:
+        primary = local(says("noted"), [SessionLost("no conversation found")], says("Rex"), capabilities=OWN)
+        scene.cast(local=primary, strong=strong(says("solved")))
+    else:
+        scene.cast(local=local(says("noted")), strong=strong(says("solved")))
+    scene.ask("my dog is called Rex")
+    scene.ask("do it", escalate=True)
+    if not lost:
+        primary = local(says("Rex"), capabilities=OWN)
+        scene.cast(local=primary, strong=strong())
+
+    scene.ask("what is my dog called?")
+
+    conversation = primary.requests[-1].conversation
+    assert conversation is not None
+    assert conversation.action == "start"
+    assert "my dog is called Rex" in conversation.system_text
+    assert "solved" in conversation.system_text
+
+
+def test_an_agent_that_changes_its_role_begins_another_conversation(scene: Scene) -> None:
+    agent = FakeProvider(says("a"), says("b"), says("c"), says("d"), capabilities=OWN)
+    scene.cast(local=local(), strong=strong(), agent=agent)
+    scene.ask("one", escalate=True, agent="agent")
+    scene.ask("two", primary=True, agent="agent")
+    scene.ask("three", primary=True, agent="agent")
+    scene.ask("four", escalate=True, agent="agent")
+
+    conversations = [request.conversation for request in agent.requests if request.conversation]
+    assert [conversation.action for conversation in conversations] == ["start", "start", "resume", "start"]
+    assert ["You are agent, the escalation agent" in conversation.system_text for conversation in conversations] == [True, False, False, True]
+    assert [scene.turns[-1].mode, *rules(scene.turns[-1].reasons)] == ["fresh_start", "primary_worked", "external_session_missing"]
