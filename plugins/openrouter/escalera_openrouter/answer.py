@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from escalera_openrouter.failures import told_failure
 from escalera_openrouter.json_text import clean
-from escalera_openrouter.thinking import ThinkFilter
+from escalera_openrouter.thinking import ThinkFilter, UnopenedThinking, split_unopened
 from escalera_openrouter.tool_fragments import ToolFragments
 from orchestrator.errors import Blocked, EmptyAnswer, Incomplete, ProtocolError, ProviderError, Unavailable
 from orchestrator.messages import CostSource, Part, Reasoning, Text, Usage, is_json, read_json, well_formed
-from orchestrator.providers import Event, Finished, MessageDone, Notice, ReasoningDelta, TextDelta, UsageReport
+from orchestrator.providers import Event, Finished, MessageDone, Notice, ReasoningDelta, TextDelta, UsageReport, Withdrawn
 
 _Ending = Literal["stop", "tool_calls", "length", "blocked", "error", "cut"]
 
@@ -65,6 +65,7 @@ class Answer:
         self._model = model
         self._tools = ToolFragments(new_id)
         self._think = ThinkFilter()
+        self._unopened = UnopenedThinking()
         self._text = _Joined()
         self._reasoning = _Joined()
         self._reasoning_field: str | None = None
@@ -178,6 +179,17 @@ class Answer:
                 yield from self._reason_event(piece)
             elif shown := self._text.add(piece):
                 yield TextDelta(shown)
+                if self._unopened.is_closed_by(shown):
+                    yield from self._take_back_thinking()
+
+    def _take_back_thinking(self) -> Iterator[Event]:
+        """What looked like the answer so far was thought aloud."""
+        thought, answer = split_unopened(self._text.all)
+        self._text = _Joined()
+        yield Withdrawn()
+        yield from self._reason_event(thought)
+        if shown := self._text.add(answer):
+            yield TextDelta(shown)
 
     def _reason_event(self, text: str) -> Iterator[Event]:
         if shown := self._reasoning.add(text):
@@ -223,6 +235,8 @@ class Answer:
                 yield TextDelta(shown)
         if rest := self._text.close():
             yield TextDelta(rest)
+        if self._unopened.is_closed_by("", last=True):
+            yield from self._take_back_thinking()
         if rest := self._reasoning.close():
             yield ReasoningDelta(rest)
 

@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 _OPEN = "<think>"
 _CLOSE = "</think>"
+_TAIL = 64
+"""Characters in which an end stands that pieces have cut, with blanks behind it."""
 
 Piece = tuple[Literal["text", "reasoning"], str]
+
+
+_UNOPENED = re.compile(r"\n</think>[ \t]*(?:\r?\n|\Z)")
+
+
+class UnopenedThinking:
+    """Finds a `</think>` on a line of its own that nothing opened: a chat template may have opened it within the prompt."""
+
+    def __init__(self) -> None:
+        self._tail = "\n"
+        self._over = False
+
+    def is_closed_by(self, piece: str, *, last: bool = False) -> bool:
+        """Whether it stands in the answer with this next piece, its line ended; a block that was opened in sight ends the search."""
+        if self._over:
+            return False
+        text = self._tail + piece
+        found = None if _OPEN in text else _UNOPENED.search(text)
+        closed = found is not None and (last or found[0].endswith("\n"))
+        self._over = closed or _OPEN in text
+        self._tail = text[-_TAIL:]
+        return closed
+
+
+def split_unopened(text: str) -> tuple[str, str]:
+    """What was thought before the unopened end of it, and the answer behind."""
+    found = _UNOPENED.search("\n" + text)
+    return (text, "") if found is None else (text[: max(0, found.start() - 1)], text[found.end() - 1 :].lstrip())
 
 
 class ThinkFilter:

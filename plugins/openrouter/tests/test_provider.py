@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from orchestrator.errors import AuthFailed, Incomplete, InvalidRequest, ProtocolError
 from orchestrator.messages import Message, Reasoning, Text, ToolCall, ToolResult
-from orchestrator.providers import Finished, SystemBlock, ToolSchema
+from orchestrator.providers import Finished, SystemBlock, TextDelta, ToolSchema, Withdrawn
 from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, json_reply, reply, sse
 
 from .conftest import REQUEST, openai, openrouter, play, run
@@ -53,6 +53,18 @@ def test_system_messages_are_static_text_orientation_and_percepts() -> None:
     messages = sent(openai("http://h"), replace(REQUEST, system=SYSTEM))["messages"]
     assert [message["content"] for message in messages[:-1]] == ["IDENTITY\n\nINSTRUCTIONS", "ORIENTATION", "PERCEPTS"]
     assert {message["role"] for message in messages[:-1]} == {"system"}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_thinking_that_the_chat_template_opened_is_no_answer(whole: bool) -> None:
+    text = "The user said hi.\n</think>\n\nHello!"
+    answer = json_reply({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}) if whole else reply(text)
+
+    turn = play(answer)
+
+    assert [type(part) for part in turn.parts] == [Reasoning, Text]
+    assert [part.text for part in turn.parts] == ["The user said hi.", "Hello!"]
+    assert turn.events.index(Withdrawn()) < turn.events.index(TextDelta("Hello!"))
 
 
 def test_strict_roles_make_one_system_message() -> None:

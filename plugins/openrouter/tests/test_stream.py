@@ -12,7 +12,7 @@ import pytest
 from escalera_openrouter.answer import Answer, read_usage
 from escalera_openrouter.retry_after import retry_after, retry_after_in_text
 from escalera_openrouter.sse import MAX_EVENT, EventParser, EventTooLarge
-from escalera_openrouter.thinking import ThinkFilter
+from escalera_openrouter.thinking import ThinkFilter, UnopenedThinking, split_unopened
 from escalera_openrouter.tool_fragments import ToolFragments
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,6 +86,26 @@ def test_thinking_is_told_apart_wherever_the_text_is_cut(points: list[int]) -> N
     pieces = [piece for a, b in pairwise(edges) for piece in filtered.feed(text[a:b])] + filtered.close()
     assert "".join(text for kind, text in pieces if kind == "reasoning") == "a < b</thin more"
     assert "".join(text for kind, text in pieces if kind == "text") == "The tag <think> is text here</think>."
+
+
+@given(st.lists(st.integers(0, 10**6), max_size=20))
+def test_an_end_of_thinking_that_nothing_opened_is_found_wherever_the_text_is_cut(points: list[int]) -> None:
+    text = "Let me see: a </think> b.\n</think> \n\nHello!"
+    edges = [0, *sorted(point % (len(text) + 1) for point in points), len(text)]
+    search = UnopenedThinking()
+
+    found = [b for a, b in pairwise(edges) if search.is_closed_by(text[a:b])]
+
+    assert len(found) == 1
+    assert split_unopened(text[: found[0]])[0] == "Let me see: a </think> b."
+    assert split_unopened(text) == ("Let me see: a </think> b.", "Hello!")
+
+
+@pytest.mark.parametrize("text", ["Close it with </think>.", "`</think>` ends it\n", "<think> opens\n</think>\nit", "a\n</think> b", "\n</thinking>\n"])
+def test_what_only_names_an_end_of_thinking_is_none(text: str) -> None:
+    search = UnopenedThinking()
+    assert not search.is_closed_by(text)
+    assert not search.is_closed_by("", last=True)
 
 
 @pytest.mark.parametrize("text", ["<thin", " <", "<b>bold</b>", "  indented"])
