@@ -135,6 +135,8 @@ class ProviderError(EscaleraError):
         self.partial = partial
         self.affordable_tokens: int | None = None
         """Output tokens that the provider would give, where it complained of being asked for more: the core asks once for so many."""
+        self.tools_refused = False
+        """Set by a provider that was refused for the tools it offered: the core asks once without them."""
         self.repaired = False
         """Set by a provider that has mended what made the call fail, each thing at most once a turn: the same request may
         be sent again at once, within the limit of sends (page 7, Retries).

@@ -24,15 +24,17 @@ class Requests:
         self._first, self._limits, self._room, self._profile = first, limits, room, capabilities.profile
         self._window = limits.context_window_tokens or capabilities.context_window_tokens
         self._output_tokens = first.max_output_tokens
-        self._refitted = self._lowered = False
+        self._refitted = self._lowered = self._toolless = False
 
     def next(self) -> Request:
         """The turn's first request with what was done since. Raises `BudgetExceeded` where even the newest round is too much."""
-        return replace(next_request(self._first, self.batches, self._room, self._profile), max_output_tokens=self._output_tokens)
+        request = next_request(self._first, self.batches, self._room, self._profile)
+        return replace(request, max_output_tokens=self._output_tokens, tools=() if self._toolless else request.tools)
 
     def mended(self, error: ProviderError, refused: Request) -> tuple[Request, str] | None:
         """What to send instead, with what the user should know of it; `None` where nothing can be mended, or has been before."""
-        return self._shorter(error, refused) or (self._smaller(error, refused) if isinstance(error, ContextOverflow) else None)
+        mended = self._shorter(error, refused) or self._without_tools(error, refused)
+        return self._smaller(error, refused) if mended is None and isinstance(error, ContextOverflow) else mended
 
     def _shorter(self, error: ProviderError, refused: Request) -> tuple[Request, str] | None:
         tokens = error.affordable_tokens
@@ -40,6 +42,14 @@ class Requests:
             return None
         self._lowered, self._output_tokens = True, tokens
         return replace(refused, max_output_tokens=tokens), f"{refused.agent!r} gives at most {tokens:,} tokens of output now, and was asked again for so many"
+
+    def _without_tools(self, error: ProviderError, refused: Request) -> tuple[Request, str] | None:
+        if not error.tools_refused or not refused.tools:
+            return None
+        self._toolless = True
+        agent = refused.agent
+        told = f"{agent!r} takes no tools, and was asked again without them: `agents.{agent}.tools = false` saves the detour, and tells it how to do without"
+        return replace(refused, tools=()), told
 
     def _smaller(self, error: ContextOverflow, refused: Request) -> tuple[Request, str] | None:
         """With a history that fits the window which the provider named, reckoned with what it counted."""

@@ -130,3 +130,22 @@ def test_each_repair_has_its_own_turn_to_come(scene: Scene) -> None:
     assert scene.ask("and now?").error is None
     assert agent.requests[2].max_output_tokens == 300
     assert measure_request(agent.requests[2]) == measure_request(agent.requests[1])
+
+
+def refuses_tools() -> ProviderError:
+    error = InvalidRequest("does not support tools")
+    error.tools_refused = True
+    return error
+
+
+def test_a_model_that_takes_no_tools_is_asked_once_without(scene: Scene) -> None:
+    agent = local([refuses_tools()], [refuses_tools()], says("never"), capabilities=TOOLS)
+    scene.cast(local=agent, strong=strong())
+    assert isinstance(scene.ask("and now?").error, InvalidRequest)
+    assert [bool(request.tools) for request in agent.requests] == [True, False]
+
+    agent = local([refuses_tools()], says("done"), capabilities=TOOLS)
+    scene.cast(local=agent, strong=strong())
+    report = scene.ask("and now?")
+    assert report.turn.answer == "done"
+    assert "agents.local.tools = false" in " ".join(report.notices)

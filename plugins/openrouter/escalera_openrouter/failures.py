@@ -142,6 +142,10 @@ _LONG = re.compile(
     r"|input token count|maximum number of tokens|reduce the length|request too large|exceeds? the (available )?context",
 )
 _TEMPLATE = re.compile(r"jinja|roles must alternate|chat template|system role not supported")
+_NO_TOOLS = re.compile(
+    r"does(?: not|n't) support (?:tools|tool|function)|no endpoints found that support tool|tool choice requires|tools param requires"
+    r"|tools? (?:use|calls?|calling) (?:is|are) not (?:supported|enabled|available)|unsupported (?:parameter|field|value)s?:? [`'\"]?tools\b"
+)
 _BUSY = re.compile(r"overload|capacity|too busy|high demand")
 _KEY = re.compile(r"(api key|api_key|credential|token).{0,40}(not valid|invalid|incorrect|expired)|(invalid|incorrect) api[ _]key")
 _CREDIT = re.compile(r"credit balance|insufficient (credit|fund|balance)|out of credit|billing hard limit")
@@ -179,6 +183,7 @@ _WRONG_CODES = frozenset({"invalid_request_error", "invalid_argument", "badreque
 def _error(failure: Failure, now: datetime) -> ProviderError:
     error = _classified(failure, now)
     error.affordable_tokens = affordable_tokens(failure)
+    error.tools_refused = bool(_NO_TOOLS.search(failure.text))
     return error
 
 
@@ -239,6 +244,8 @@ _HINTS: Mapping[type[ProviderError], str] = {
 
 
 def _request_hint(failure: Failure) -> str | None:
+    if _NO_TOOLS.search(failure.text):
+        return "This model or server takes no tools: set tools = false for the agent."
     if _TEMPLATE.search(failure.text):
         return "This model's chat template insists on alternating roles: set strict_roles = true for the agent."
     if failure.status == 404:

@@ -161,3 +161,20 @@ def test_a_message_holds_the_providers_own_words(body: Any, words: str) -> None:
 
 def test_long_words_are_cut() -> None:
     assert len(failed(400, "x" * 10**6).message) < WORDS_MAX + 10
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "registry.ollama.ai/library/gemma3:4b does not support tools"),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        (500, "tools param requires --jinja flag"),
+        (404, "No endpoints found that support tool use. Try disabling one of them"),
+    ],
+)
+def test_a_server_that_takes_no_tools_is_told_from_others(status: int, words: str) -> None:
+    error = failed(status, told(words))
+
+    assert error.tools_refused
+    assert status == 404 or "tools = false" in str(error.hint)
+    assert not failed(400, told("the tools you sent are wrong")).tools_refused
