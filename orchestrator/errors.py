@@ -143,6 +143,10 @@ class ProviderError(EscaleraError):
         """
         self.own_retries = 0
         """How often the agent's own program had sent it again before it gave up: each counts among the turn's."""
+        self.emitted = False
+        """Set by a provider to which something of the answer had come that no event told of, such as a part of a tool call or hidden
+        reasoning: nothing is sent again then, as after an event of the answer (page 7, Retries).
+        """
 
 
 class AuthFailed(ProviderError):

@@ -182,7 +182,7 @@ def _limits_afresh(plan: Plan, answered: Answered, lost: SessionLost, spent: flo
     resumed = plan.request.conversation is not None and plan.request.conversation.action == "resume"
     limits = plan.agent.limits
     left = limits.retry_attempts - answered.sends + (0 if lost.sent else 1)
-    if not resumed or answered.steps or left < 0:
+    if not resumed or answered.steps or lost.emitted or left < 0:
         return None
     return replace(limits, retry_attempts=left, turn_timeout=None if limits.turn_timeout is None else limits.turn_timeout - spent)
 

@@ -158,7 +158,8 @@ class _Sending:
             self._call.consume(self._provider, self._request)
         except ProviderError as error:
             self._left -= 1 + error.own_retries
-            mended = self._requests.mended(error, self._request) if self._call.nothing_emitted() else None
+            untouched = self._call.nothing_emitted() and not error.emitted
+            mended = self._requests.mended(error, self._request) if untouched else None
             if mended is not None:
                 (self._request, self._mending), error.repaired = mended, True
             raise

@@ -54,6 +54,15 @@ def test_an_overflow_without_two_sensible_numbers_is_never_sent_again(scene: Sce
     assert len(agent.requests) == 1
 
 
+@pytest.mark.parametrize("error", [overflow(), asks_less(100)])
+def test_nothing_is_mended_where_something_of_the_answer_had_come(scene: Scene, error: ProviderError) -> None:
+    error.emitted = True
+    agent = after_history(scene, local([error], says("never")))
+
+    assert scene.ask("and now?").error is error
+    assert len(agent.requests) == 1
+
+
 def test_a_second_overflow_ends_the_turn(scene: Scene) -> None:
     agent = after_history(scene, local([overflow()], [overflow(500, 900)], says("never")))
 

@@ -91,6 +91,18 @@ def test_nothing_is_sent_again_once_something_was_emitted(turn: Turn, emitted: o
     assert turn.answered.sends == 1
 
 
+@pytest.mark.parametrize("repaired", [False, True])
+def test_nothing_is_sent_again_where_something_had_come_that_no_event_told_of(turn: Turn, repaired: bool) -> None:
+    error = Overloaded("full")
+    error.emitted, error.repaired = True, repaired
+    provider = FakeProvider([error], says("never"))
+
+    turn.run(provider)
+
+    assert turn.error is error
+    assert (turn.answered.sends, turn.clock.slept) == (1, [])
+
+
 def test_notices_and_usage_are_no_answer_yet(turn: Turn) -> None:
     provider = FakeProvider([Notice("busy"), UsageReport(Usage(5, 0)), Overloaded("full")], says("done", usage=Usage(7, 1)))
 

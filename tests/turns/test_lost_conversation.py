@@ -59,6 +59,15 @@ def test_a_reply_to_its_own_question_is_still_one(scene: Scene) -> None:
     assert "Which flour?" in system(agent.requests[3])
 
 
+def test_it_does_not_run_again_where_something_of_the_answer_had_come(scene: Scene) -> None:
+    lost = SessionLost("the conversation no longer fits its model")
+    lost.emitted = True
+    agent = _cast(scene, [lost], says("never"))
+
+    assert scene.ask("still there?", escalate=True).error is lost
+    assert len(agent.requests) == 2
+
+
 def test_it_runs_again_once_only(scene: Scene) -> None:
     agent = _cast(scene, [GONE], [SessionLost("gone again", sent=False)], says("never"))
 

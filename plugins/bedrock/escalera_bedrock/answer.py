@@ -46,6 +46,11 @@ class Answer:
         return "".join(block.text.all for _, block in sorted(self._blocks.items()))
 
     @property
+    def emitted(self) -> bool:
+        """Whether anything of the answer has come, told by an event or not."""
+        return any(block.begun for block in self._blocks.values())
+
+    @property
     def ended(self) -> bool:
         """Whether the message has ended; what follows can only be its metadata."""
         return self._reason is not None
@@ -129,6 +134,10 @@ class _Joined:
     def all(self) -> str:
         return "".join(self._pieces)
 
+    @property
+    def begun(self) -> bool:
+        return bool(self._pieces or self._half)
+
     def add(self, piece: object) -> str:
         """What of it can be shown now."""
         if not isinstance(piece, str):
@@ -161,6 +170,10 @@ class _Block:
     input: str = ""
     foreign: bool = False
     """A call that runs at the vendor's, or a block of a kind that is not known: nothing of ours to do."""
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.text.begun or self.reasoning.begun or self.signature or self.redacted or self.foreign or self.tool is not None)
 
     def start(self, start: Mapping[str, Any]) -> None:
         tool = _mapping(start.get("toolUse"))

@@ -85,6 +85,7 @@ class BedrockProvider:
         except ProviderError as error:
             error.agent = request.agent
             error.partial = error.partial or answer.text
+            error.emitted = answer.emitted
             raise
 
     def check(self) -> CheckResult:

@@ -20,7 +20,7 @@ from orchestrator.session import Outcome, Role
 from orchestrator.session import Turn as StoredTurn
 from orchestrator.testing.bedrock_server import BedrockServer, Reply, call, cut_at, error_frame, fail, frame, metadata, say, split, stream
 
-from .conftest import MODEL, REQUEST, TOOL, bedrock, play, run
+from .conftest import MODEL, REQUEST, TOOL, bedrock, play, run, run_with_retries
 
 STOP = {"messageStop": {"stopReason": "end_turn"}}
 SMALL = say("ab c", reasoning=("hm", "c2ln"), calls=[("t1", "look", {"at": "ü"})])
@@ -158,6 +158,35 @@ def test_the_first_frame_may_be_an_exception() -> None:
     turn = play(stream({"serviceUnavailableException": {"message": "later"}}))
     assert isinstance(turn.error, Unavailable)
     assert "later" in turn.error.message
+
+
+SLOW = {"throttlingException": {"message": "slow down"}}
+STARTED = {"contentBlockStart": {"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "t1", "name": "look"}}}}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        STARTED,
+        delta(0, toolUse={"input": "{"}),
+        delta(0, reasoningContent={"signature": "c2ln"}),
+        delta(0, reasoningContent={"redactedContent": b"x"}),
+        delta(0, text="\ud83d"),
+        {"contentBlockStart": {"contentBlockIndex": 0, "start": {"hologram": {"x": 1}}}},
+    ],
+    ids=["tool call", "part of one", "signature", "hidden reasoning", "half a character", "unknown block"],
+)
+@pytest.mark.parametrize("last", [SLOW, {"messageStop": {"stopReason": "malformed_tool_use"}}], ids=["error", "stop reason"])
+def test_nothing_is_sent_again_once_something_of_the_answer_came_though_nothing_was_shown(told: dict[str, object], last: dict[str, object]) -> None:
+    with BedrockServer(*[stream({"messageStart": {"role": "assistant"}}, told, last)] * 6) as server:
+        run_with_retries(bedrock(server.url))
+        assert len(server.requests) == 1
+
+
+def test_a_message_that_only_began_is_no_answer_yet() -> None:
+    with BedrockServer(*[stream({"messageStart": {"role": "assistant"}}, delta(0, text=""), SLOW)] * 6) as server:
+        run_with_retries(bedrock(server.url))
+        assert len(server.requests) == 4
 
 
 def test_a_failure_that_is_not_modelled_is_read_from_the_headers() -> None:

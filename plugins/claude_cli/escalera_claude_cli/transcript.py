@@ -90,6 +90,8 @@ class Transcript:
         """How often the CLI has asked again by itself: announced, after an answer that broke off, or after one without a word."""
         self.retry_delay = 0.0
         """Seconds of silence that the last line announced."""
+        self.emitted = False
+        """Whether anything of an answer came, also of one that was asked for again."""
         self.said_anything = False
         self.tool_calls = 0
         self.settled = True
@@ -182,7 +184,10 @@ class Transcript:
                 self._count_unreasoned()
                 yield from self._withdraw()
                 self._stream = Stream(_message_id(_mapping(event.get("message"))))
+            case "content_block_start":
+                self.emitted = self.emitted or _string(_mapping(event.get("content_block")).get("type")) not in ("", "text", "thinking")
             case "content_block_delta":
+                self.emitted = self.emitted or any(_string(value) for name, value in _mapping(event.get("delta")).items() if name != "type")
                 yield from self._take_delta(_mapping(event.get("delta")))
             case "message_stop":
                 self._stream = None
@@ -224,6 +229,7 @@ class Transcript:
         self.model = self.model or self.served
         parts = _parts(message, model)
         self._draft.parts.extend(parts)
+        self.emitted = self.emitted or bool(_blocks(message))
         self.open_tools.update(part.id for part in parts if isinstance(part, ToolCall))
         self.tool_calls += sum(isinstance(part, ToolCall) for part in parts)
         self.settled = self.settled and all(map(_ends_with_the_turn, parts))

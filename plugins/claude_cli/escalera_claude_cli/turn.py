@@ -130,7 +130,7 @@ class _Turn:
             yield from self._follow()
             finished = judge(self._transcript, self._ending())
         except ProviderError as error:
-            error.own_retries = self._transcript.retries
+            error.own_retries, error.emitted = self._transcript.retries, self._transcript.emitted
             raise
         yield from self._transcript.conclude()
         self.succeeded = True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 import textwrap
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -17,7 +19,10 @@ from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.provider import ClaudeProvider
 from escalera_claude_cli.timing import Timing
 
-from orchestrator.errors import EscaleraError
+from orchestrator.clock import SystemClock
+from orchestrator.dispatch.heard import Heard
+from orchestrator.dispatch.turn import Answered, Desk, run_turn
+from orchestrator.errors import EscaleraError, ProviderError
 from orchestrator.messages import Message, Text, Usage
 from orchestrator.providers import (
     AgentContext,
@@ -34,6 +39,8 @@ from orchestrator.providers import (
     Timeouts,
     UsageReport,
 )
+from orchestrator.session import Role
+from orchestrator.settings.limits import Limits
 from orchestrator.testing.anthropic_server import AnthropicServer
 
 FRAME = """\
@@ -115,6 +122,30 @@ def collect(events: Iterable[Event]) -> Outcome:
     except EscaleraError as error:
         outcome.error = error
     return outcome
+
+
+class Hurried(SystemClock):
+    """A clock whose sleeps take no time."""
+
+    def sleep(self, seconds: float, wake: threading.Event | None = None) -> None:
+        """Do not."""
+
+
+def dispatched(provider: ClaudeProvider, request: Request) -> Answered:
+    """What the core makes of a turn that fails, with all its retries."""
+    answered = Answered()
+    desk = Desk(
+        clock=Hurried(),
+        jitter=random.Random(1),
+        cancel=Cancel(),
+        ask=nobody,
+        watch=lambda shown: None,
+        record=lambda step: None,
+        new_id=lambda: str(uuid.uuid4()),
+    )
+    with pytest.raises(ProviderError):
+        run_turn(provider, request, limits=Limits(), role=Role.ESCALATION, nonce="n", heard=Heard(), answered=answered, desk=desk)
+    return answered
 
 
 def conversation(action: str = "start", **more: Any) -> Conversation:

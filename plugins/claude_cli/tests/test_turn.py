@@ -17,7 +17,7 @@ from orchestrator import errors
 from orchestrator.messages import ToolCall
 from orchestrator.providers import Answer, Cancel, ExternalSessionStarted, Finished, MessageDone, TextDelta, Timeouts
 
-from .conftest import ID, MARKED
+from .conftest import ID, MARKED, dispatched
 
 TAKES_NO_HINT = """
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -250,6 +250,34 @@ def test_what_the_cli_asks_again_is_counted_also_where_no_line_announces_it(stag
     outcome = stage.turn(f"heard(); say(init(), *{lines!r}, result('API Error: 529 Overloaded', is_error=True))", request)
 
     assert outcome.error.own_retries == counted
+
+
+def stream_event(**event):
+    return {"type": "stream_event", "event": event}
+
+
+@pytest.mark.parametrize(
+    ("lines", "runs"),
+    [
+        (["assistant(tool_use('t1', 'Bash', command='make'))"], 1),
+        (["assistant({'type': 'redacted_thinking', 'data': 'x'})"], 1),
+        ([STARTS, stream_event(type="content_block_start", content_block={"type": "tool_use", "id": "t1", "name": "Bash", "input": {}})], 1),
+        ([STARTS, stream_event(type="content_block_delta", delta={"type": "input_json_delta", "partial_json": "{"})], 1),
+        ([STARTS, stream_event(type="content_block_delta", delta={"type": "signature_delta", "signature": "c2ln"})], 1),
+        ([STARTS, stream_event(type="content_block_start", content_block={"type": "text", "text": ""})], 2),
+        ([STARTS], 2),
+        ([], 2),
+    ],
+)
+def test_nothing_is_sent_again_once_something_of_the_answer_came_though_nothing_was_shown(stage, lines, runs):
+    said = ", ".join(line if isinstance(line, str) else repr(line) for line in lines)
+    provider = stage.provider(
+        stage.program(f"open('runs', 'a').write('x'); heard(); say(init(), *[{said}], result('API Error: 529 Overloaded', is_error=True)); until_closed()")
+    )
+
+    dispatched(provider, stage.request(action="resume"))
+
+    assert len((stage.workspace / "runs").read_text()) == runs
 
 
 def test_what_the_cli_asked_again_before_it_fell_silent_is_counted(stage):

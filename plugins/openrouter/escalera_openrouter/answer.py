@@ -92,6 +92,12 @@ class Answer:
         """Whether any event has come."""
         return self._chunks > 0
 
+    @property
+    def emitted(self) -> bool:
+        """Whether anything of the answer has come, told by an event or not."""
+        held = self._think.holds or self._text.begun or self._reasoning.begun
+        return bool(held or self._tools or self._details or self._refusal)
+
     def data(self, data: str, event: str = "") -> Iterator[Event]:
         """One event's data. Raises from the error tree when it tells of a failure or is no JSON."""
         self._chunks += 1

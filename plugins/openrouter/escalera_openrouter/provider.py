@@ -130,6 +130,7 @@ class OpenAIProvider:
         except ProviderError as error:
             error.agent = request.agent
             error.partial = error.partial or answer.text
+            error.emitted = answer.emitted
             mask.apply(error)
             raise
 

@@ -49,6 +49,11 @@ class ThinkFilter:
         self._held = ""
         self._seen = False
 
+    @property
+    def holds(self) -> bool:
+        """Whether something came that is held back, or was only the mark of a block."""
+        return self._seen or bool(self._held)
+
     def feed(self, text: str) -> list[Piece]:
         """What is certain by now, in order."""
         pieces: list[Piece] = []

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+import threading
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +16,9 @@ from escalera_openrouter.kinds import openai_provider, openrouter_provider
 from escalera_openrouter.options import OpenAIOptions, OpenRouterOptions
 from escalera_openrouter.provider import OpenAIProvider
 
+from orchestrator.clock import SystemClock
+from orchestrator.dispatch.heard import Heard
+from orchestrator.dispatch.turn import Answered, Desk, run_turn
 from orchestrator.errors import ProviderError
 from orchestrator.messages import Message, Text, Usage
 from orchestrator.providers import (
@@ -30,6 +36,8 @@ from orchestrator.providers import (
     Timeouts,
     UsageReport,
 )
+from orchestrator.session import Role
+from orchestrator.settings.limits import Limits
 from orchestrator.testing.openai_server import OpenAIServer, Reply
 
 TRIALS = Path(__file__).parents[3] / "tests" / "trials"
@@ -90,6 +98,30 @@ def run(provider: OpenAIProvider, request: Request = REQUEST, cancel: Cancel | N
     except ProviderError as error:
         return Turn(tuple(events), error)
     return Turn(tuple(events), None)
+
+
+class Hurried(SystemClock):
+    """A clock whose sleeps take no time."""
+
+    def sleep(self, seconds: float, wake: threading.Event | None = None) -> None:
+        """Do not."""
+
+
+def dispatched(provider: OpenAIProvider, request: Request = REQUEST) -> Answered:
+    """What the core makes of a turn that fails, with all its retries."""
+    answered = Answered()
+    desk = Desk(
+        clock=Hurried(),
+        jitter=random.Random(1),
+        cancel=Cancel(),
+        ask=nobody,
+        watch=lambda shown: None,
+        record=lambda step: None,
+        new_id=lambda: str(uuid.uuid4()),
+    )
+    with pytest.raises(ProviderError):
+        run_turn(provider, request, limits=Limits(), role=Role.ESCALATION, nonce="n", heard=Heard(), answered=answered, desk=desk)
+    return answered
 
 
 def openai(url: str, **options: Any) -> OpenAIProvider:

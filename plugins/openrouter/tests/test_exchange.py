@@ -20,7 +20,7 @@ from orchestrator.messages import Message, Text
 from orchestrator.providers import Cancel, Request, TextDelta, Timeouts
 from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, reply, sse
 
-from .conftest import REQUEST, nobody, openai, play, run
+from .conftest import REQUEST, dispatched, nobody, openai, play, run
 
 Start = Callable[..., OpenAIServer]
 
@@ -214,6 +214,37 @@ def test_a_stream_that_just_ends_is_incomplete_with_or_without_its_marker() -> N
         turn = play(sse(chunk({"content": "half"}), done=done))
         assert isinstance(turn.error, Incomplete)
         assert turn.error.partial == "half"
+
+
+CALL = {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+DOWN = {"error": {"code": 502, "message": "upstream died"}}
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"tool_calls": [CALL]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"a'}}]},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "abc", "index": 0}]},
+        {"content": "<thin"},
+        {"content": "<think>"},
+        {"content": "\ud83d"},
+        {"refusal": "I wi"},
+    ],
+    ids=["tool call", "part of one", "encrypted reasoning", "held back", "mark of a block", "half a character", "refusal"],
+)
+@pytest.mark.parametrize("last", [DOWN, chunk({}, finish_reason="error")], ids=["error", "finish reason"])
+def test_nothing_is_sent_again_once_something_of_the_answer_came_though_nothing_was_shown(delta: dict[str, Any], last: dict[str, Any]) -> None:
+    with OpenAIServer(*[sse(chunk(delta), last)] * 6) as server:
+        answered = dispatched(openai(server.url))
+        assert (len(server.requests), answered.sends) == (1, 1)
+
+
+@pytest.mark.parametrize("delta", [None, {}, {"role": "assistant", "content": ""}, {"content": None, "tool_calls": [], "reasoning": ""}])
+def test_a_chunk_with_nothing_in_it_is_no_answer_yet(delta: dict[str, Any] | None) -> None:
+    with OpenAIServer(*[sse(chunk(delta), DOWN)] * 6) as server:
+        dispatched(openai(server.url))
+        assert len(server.requests) == 4
 
 
 def test_a_marker_alone_is_an_empty_answer() -> None:
