@@ -77,6 +77,10 @@ class Exchange(Generic[Item]):
         if self._grace is None:
             self._grace = time.monotonic() + GRACE
 
+    def go_on(self) -> None:
+        """Take `complete` back, since more came: from now on the usual limits hold again."""
+        self._grace = None
+
     def timed_out(self) -> TimedOut:
         """The timer that a client library's own time-out stands for."""
         return self._timed_out("first_byte" if self._first else "idle")

@@ -25,6 +25,10 @@ _ENDINGS: Mapping[str, _Ending] = {
     **dict.fromkeys(("error", "malformed_function_call", "internal_server_error", "insufficient_system_resource", "network_error"), "error"),
     **dict.fromkeys(("abort", "aborted", "cancelled", "canceled"), "cut"),
 }
+"""The reasons that are known: only they end an answer while the connection stays open. Any other one counts if nothing comes after it."""
+
+_NO_REASONS = frozenset({"null", "none"})
+"""What some gateways write instead of no reason."""
 
 
 def _is_cut(data: str) -> bool:
@@ -73,6 +77,7 @@ class Answer:
         self._refusal = ""
         self._reason = ""
         self._native_reason = ""
+        self._ended = self._repeats = self._overrun = self._closed = False
         self._usage: Usage | None = None
         self._chunks = 0
         self._answered = False
@@ -84,8 +89,8 @@ class Answer:
 
     @property
     def ended(self) -> bool:
-        """Whether the server named a reason to end; what follows can only be usage."""
-        return bool(self._reason)
+        """Whether the server named a known reason to end, and nothing of the answer came after it; what follows can only be usage."""
+        return self._ended
 
     @property
     def begun(self) -> bool:
@@ -113,6 +118,10 @@ class Answer:
         yield from self._take(chunk, told)
         if told is not None:
             raise self._told(told)
+
+    def close(self) -> None:
+        """The server's own mark that its stream is over."""
+        self._closed = True
 
     def whole(self, data: str) -> Iterator[Event]:
         """A complete answer in one JSON document, from a server that does not stream."""
@@ -158,14 +167,23 @@ class Answer:
         choice = _choice(chunk)
         self._answered = self._answered or bool(choice)
         self._take_usage(chunk, choice)
-        yield from self._delta(_delta(choice, fresh=not self._text.begun and not self._tools))
-        for source, name in ((choice, "finish_reason"), (choice, "native_finish_reason")):
-            value = source.get(name)
-            if told is None and isinstance(value, str) and value:
-                if name == "finish_reason":
-                    self._reason = value
-                else:
-                    self._native_reason = value
+        delta = _delta(choice, fresh=not self._text.begun and not self._tools)
+        yield from self._delta(delta)
+        if told is None:
+            self._take_reason(choice, more=_says_something(delta))
+
+    def _take_reason(self, choice: Mapping[str, Any], *, more: bool) -> None:
+        """What a chunk says of the end. One that had more of the answer shows that no reason before it was an end, and of
+        a server that named one too early that it does so with every chunk: its reasons count where nothing comes with them.
+        """
+        self._native_reason = _reason_in(choice, "native_finish_reason") or self._native_reason
+        reason = _reason_in(choice, "finish_reason")
+        if more:
+            self._repeats = self._repeats or self._ended
+            self._ended, self._overrun = False, bool(self._reason)
+        if reason:
+            self._reason, self._overrun = reason, False
+            self._ended = self._ended or (reason.lower() in _ENDINGS and not (more and self._repeats))
 
     def _delta(self, delta: Mapping[str, Any]) -> Iterator[Event]:
         yield from self._take_reasoning(delta)
@@ -247,7 +265,7 @@ class Answer:
             yield ReasoningDelta(rest)
 
     def _ending(self, cut: Exception | None) -> Literal["stop", "tool_calls", "length", "other"]:
-        if not self._reason:
+        if not self._has_end(cut):
             self._raise_without_end(cut)
         ending = _ENDINGS.get(self._reason.lower())
         native = _ENDINGS.get(self._native_reason.lower())
@@ -262,6 +280,12 @@ class Answer:
         if ending == "cut":
             raise Incomplete(f"{self._where} broke the answer off: {self._reason}.", partial=self.text)
         return ending or "other"
+
+    def _has_end(self, cut: Exception | None) -> bool:
+        """A known reason is an end at once; any other, or one that more came after, where the stream itself ended properly."""
+        if not self._reason or self._ended or self._closed:
+            return bool(self._reason)
+        return cut is None and not self._overrun
 
     def _raise_without_end(self, cut: Exception | None) -> None:
         if self._chunks:
@@ -372,6 +396,18 @@ def _delta(choice: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:
     if choice.get("delta") is not None:
         return _mapping(choice["delta"])
     return _mapping(choice.get("message")) if fresh else {}
+
+
+def _reason_in(choice: Mapping[str, Any], name: str) -> str:
+    told = choice.get(name)
+    return told if isinstance(told, str) and told.lower() not in _NO_REASONS else ""
+
+
+_SAYING = ("content", "reasoning", "reasoning_content", "reasoning_details", "refusal", "tool_calls", "function_call")
+
+
+def _says_something(delta: Mapping[str, Any]) -> bool:
+    return any(delta.get(name) for name in _SAYING)
 
 
 def _content(content: object) -> Iterator[tuple[Literal["text", "reasoning"], str]]:

@@ -263,10 +263,13 @@ def _stream(exchange: HttpExchange, answer: Answer, head: Head, where: str) -> I
         for chunk in _checked(exchange, head, where):
             for event in parser.feed(chunk):
                 if event.data.strip() == "[DONE]":
+                    answer.close()
                     return
                 yield from answer.data(event.data, event.name)
             if answer.ended:
                 exchange.complete()
+            else:
+                exchange.go_on()
     except EventTooLarge as error:
         raise ProtocolError(f"{where}: {error}.") from error
     yield from _last(parser.close(), answer, cut=exchange.broken is not None)
@@ -276,6 +279,7 @@ def _last(events: Iterator[ServerEvent], answer: Answer, *, cut: bool) -> Iterat
     """The event that was not terminated; where the connection broke, half of one says nothing."""
     for event in events:
         if event.data.strip() == "[DONE]":
+            answer.close()
             return
         if _is_json(event.data) or not (cut or answer.begun or event.data.lstrip().startswith("{")):
             yield from answer.data(event.data, event.name)

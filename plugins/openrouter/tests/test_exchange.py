@@ -16,8 +16,9 @@ import pytest
 from escalera_openrouter.provider import OpenAIProvider
 
 from orchestrator.errors import Cancelled, EmptyAnswer, Incomplete, ProviderError, TimedOut, Unavailable
+from orchestrator.exchange import GRACE
 from orchestrator.messages import Message, Text
-from orchestrator.providers import Cancel, Request, TextDelta, Timeouts
+from orchestrator.providers import Cancel, Finished, Request, TextDelta, Timeouts
 from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, reply, sse
 
 from .conftest import REQUEST, dispatched, nobody, openai, play, run
@@ -245,6 +246,50 @@ def test_a_chunk_with_nothing_in_it_is_no_answer_yet(delta: dict[str, Any] | Non
     with OpenAIServer(*[sse(chunk(delta), DOWN)] * 6) as server:
         dispatched(openai(server.url))
         assert len(server.requests) == 4
+
+
+def frames(*chunks: dict[str, Any]) -> list[bytes]:
+    return [*sse(*chunks, done=False).writes]  # type: ignore[list-item]  # no pauses among them
+
+
+def said(text: str, finish_reason: str | None = None) -> bytes:
+    return frames(chunk({"content": text}, finish_reason=finish_reason))[0]
+
+
+END = frames(chunk({}, finish_reason="stop"))[0]
+DONE = b"data: [DONE]\n\n"
+LONG = GRACE + 0.5
+"""Seconds of silence, longer than what is waited for behind an end."""
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        [said("one ", "null"), LONG, said("two", "null"), END, DONE],
+        [said("one ", "normal"), said("two"), END, DONE],
+        [said("one ", "stop"), 0.1, said("t", "stop"), LONG, said("wo", "stop"), DONE],
+        [said("one ", "stop"), said("two", "stop")],
+        [said("one ", "stop"), said("two"), DONE],
+        [said("one ", "stop"), said("two"), END],
+    ],
+    ids=["null", "unknown", "in every chunk", "in every chunk, without a mark", "too early", "too early, and again"],
+)
+def test_a_reason_to_end_that_more_follows_ends_nothing(writes: list[bytes | float]) -> None:
+    turn = play(Reply(writes))
+    assert (turn.error, turn.text, turn.finished) == (None, "one two", Finished("stop", "fake"))
+
+
+@pytest.mark.parametrize("reason", ["stop", "normal"])
+def test_a_connection_that_breaks_where_every_chunk_names_a_reason_is_incomplete(reason: str) -> None:
+    turn = play(Reply([said("one ", reason), said("two", reason)], chunked=True, broken=True))
+    assert isinstance(turn.error, Incomplete)
+    assert turn.error.partial == "one two"
+
+
+def test_an_unknown_reason_alone_waits_for_the_end_of_the_stream() -> None:
+    turn = play(Reply([said("one", "normal")], hold_open=True), request=replace(REQUEST, timeouts=Timeouts(5, 0.3, 5)))
+    assert isinstance(turn.error, TimedOut)
+    assert (turn.error.which, turn.error.partial) == ("idle", "one")
 
 
 def test_a_marker_alone_is_an_empty_answer() -> None:

@@ -208,6 +208,19 @@ def test_reasons_to_end_have_one_word(finish: str, native: str | None, reason: s
     assert answered(end)[-1] == Finished(reason, "fake")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("said", ["null", "NONE", ""])
+def test_a_reason_that_says_none_ends_nothing(said: str) -> None:
+    with pytest.raises(Incomplete):
+        answered(chunk({"content": "x"}, finish_reason=said), chunk({}, finish_reason=said))
+
+
+@pytest.mark.parametrize("early", ["stop", "normal"])
+def test_what_comes_after_a_reason_to_end_shows_that_it_was_none(early: str) -> None:
+    with pytest.raises(Incomplete) as raised:
+        answered(chunk({"content": "one "}, finish_reason=early), chunk({"content": "two"}))
+    assert raised.value.partial == "one two"
+
+
 @pytest.mark.parametrize(
     ("finish", "native", "error"),
     [
