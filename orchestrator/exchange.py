@@ -40,6 +40,8 @@ class Exchange(Generic[Item]):
         self._started = self._heard = time.monotonic()
         self._first = True
         self._grace: float | None = None
+        self._over = False
+        self._end: Exception | None = None
 
     def __enter__(self) -> Self:
         self._cancel.raise_if_set()
@@ -54,7 +56,12 @@ class Exchange(Generic[Item]):
         self._thread.join(_JOIN)
 
     def next(self) -> Item | Exception | None:
-        """The next item; the error that ended the work, or `None` behind its own end or the grace. Raises `TimedOut`, `Cancelled`."""
+        """The next item; behind the last one, however often, the error that ended the work, or `None` for its own end. `None` also once the grace is over.
+
+        Raises `TimedOut`, `Cancelled`.
+        """
+        if self._over:
+            return self._end
         limit, which = self._limit()
         left = None if limit is None else limit - time.monotonic()
         try:
@@ -68,7 +75,9 @@ class Exchange(Generic[Item]):
             raise self._timed_out(which) from None
         self._cancel.raise_if_set()
         self._heard = time.monotonic()
-        if self._first and item is not None and not isinstance(item, Exception):
+        if item is None or isinstance(item, Exception):
+            self._over, self._end = True, item
+        elif self._first:
             self._first = not self._begins(item)
         return item
 

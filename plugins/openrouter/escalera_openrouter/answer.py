@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal
 
 from escalera_openrouter.failures import told_failure
-from escalera_openrouter.json_text import clean
+from escalera_openrouter.json_text import clean, is_document
 from escalera_openrouter.thinking import ThinkFilter, UnopenedThinking, split_unopened
 from escalera_openrouter.tool_fragments import ToolFragments
 from orchestrator.errors import Blocked, EmptyAnswer, Incomplete, ProtocolError, ProviderError, Unavailable
@@ -42,6 +44,16 @@ def _is_cut(data: str) -> bool:
         at = error.pos if isinstance(error, json.JSONDecodeError) else 0
         return data.lstrip().startswith("{") and (at >= end - _LONGEST_WORD or str(error).startswith("Unterminated string"))
     return False
+
+
+def _text_so_far(data: str) -> str:
+    """The answer text in a JSON document that was cut off."""
+    begun = re.search(r'"content"\s*:\s*"((?:[^"\\]|\\.)*)', data, re.DOTALL)
+    text = begun.group(1) if begun else ""
+    for cut in range(_LONGEST_WORD):
+        with suppress(ValueError):
+            return well_formed(str(json.loads(f'"{text[: len(text) - cut]}"', strict=False)))
+    return ""
 
 
 _LONGEST_WORD = 6
@@ -123,14 +135,15 @@ class Answer:
         """The server's own mark that its stream is over."""
         self._closed = True
 
-    def whole(self, data: str) -> Iterator[Event]:
-        """A complete answer in one JSON document, from a server that does not stream."""
-        if _is_cut(data):
-            raise Incomplete(f"The answer of {self._where} broke off before its end.")
+    def whole(self, data: str, *, cut: Exception | None = None) -> Iterator[Event]:
+        """A complete answer in one JSON document, from a server that does not stream; `cut` is what broke the connection, if something did."""
+        if _is_cut(data) or (cut is not None and not is_document(data)):
+            raise Incomplete(f"The answer of {self._where} broke off before its end.", partial=_text_so_far(data)) from cut
         yield from self.data(data)
         if not self._answered:
             raise ProtocolError(f"{self._where} sent JSON that is no answer: {data[:200]!r}")
         self._reason = self._reason or "stop"  # a whole document is its own end
+        self._closed = True
 
     def end(self, *, cut: Exception | None = None) -> Iterator[Event]:
         """The end of the stream; `cut` is what broke the connection, if something did.

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from escalera_openrouter.answer import Answer
 from escalera_openrouter.body import chat_body, encode
 from escalera_openrouter.failures import excerpt, http_failure
+from escalera_openrouter.json_text import Nesting, is_document
 from escalera_openrouter.sse import EventParser, EventTooLarge, ServerEvent
 from orchestrator.errors import (
     AuthFailed,
@@ -42,6 +43,8 @@ _DOCUMENT_MAX = 32 * 1024 * 1024
 """Bytes of an answer that comes as one document; a stream is read as it comes and may be longer."""
 _CHECK_BODY_MAX = 8 * 1024 * 1024
 _CHECK_TIMEOUTS = Timeouts(first_byte=8.0, idle=4.0, turn=10.0)
+_TELLING = 8
+"""Bytes of a body that tell what it is."""
 _MASK = "***"
 
 
@@ -192,14 +195,16 @@ class OpenAIProvider:
         with HttpExchange(call, timeouts, cancel) as exchange:
             head = self._head(exchange)
             self._raise_unless_ok(head, exchange)
-            if _content_type(head) == "application/json" or _content_type(head).endswith("+json"):
-                content = _collect(exchange, _DOCUMENT_MAX + 1)
-                _require_less(content, _DOCUMENT_MAX, self._endpoint.where)
-                if exchange.broken is not None:
-                    raise Incomplete(f"The answer of {self._endpoint.where} broke off before its end.") from exchange.broken
-                yield from answer.whole(content.decode("utf-8-sig", "replace"))
-            else:
-                yield from _stream(exchange, answer, head, self._endpoint.where)
+            begin = _beginning(exchange)
+            match _form(_content_type(head), begin):
+                case "document":
+                    content = _document(exchange, _DOCUMENT_MAX, self._endpoint.where, begin)
+                    yield from answer.whole(content.decode("utf-8-sig", "replace"), cut=exchange.broken)
+                case "stream":
+                    yield from _stream(exchange, answer, begin, self._endpoint.where)
+                case None:
+                    exchange.complete()
+                    raise _no_answer(begin + _collect(exchange, _ERROR_BODY_MAX), _content_type(head), self._endpoint.where)
             yield from answer.end(cut=exchange.broken)
 
     def _head(self, exchange: HttpExchange) -> Head:
@@ -223,7 +228,7 @@ class OpenAIProvider:
     def _chat_result(self, models_status: int) -> CheckResult:
         """Where there is no list of models: whether chat completions are there, by a request without messages, which costs nothing."""
         status, content = self._get(self._endpoint.chat_url, content=b"{}")
-        if status in (404, 405, 501) or status < 300 or not _is_json(content.decode("utf-8-sig", "replace")):
+        if status in (404, 405, 501) or status < 300 or not is_document(content.decode("utf-8-sig", "replace")):
             told = f"{self._endpoint.where} answers, but as no OpenAI-compatible server does (HTTP {models_status}, {status})"
             return CheckResult(False, "error", told, "Check base_url and chat_path.")
         if status in (401, 402, 403, 429):
@@ -240,8 +245,7 @@ class OpenAIProvider:
                 head = self._head(exchange)
                 if 300 <= head.status < 400:
                     raise _redirected(head, self._endpoint.where)
-                content = _collect(exchange, _CHECK_BODY_MAX + 1)
-                _require_less(content, _CHECK_BODY_MAX, self._endpoint.where)
+                content = _document(exchange, _CHECK_BODY_MAX, self._endpoint.where)
                 if exchange.broken is not None:
                     raise Unavailable(f"{self._endpoint.where} broke its answer off after {len(content)} bytes.")
                 return head.status, mask.bytes(content)
@@ -257,10 +261,42 @@ class OpenAIProvider:
             raise http_failure(status, {}, content, where=self._endpoint.where, now=_now())
 
 
-def _stream(exchange: HttpExchange, answer: Answer, head: Head, where: str) -> Iterator[Event]:
+def _beginning(exchange: HttpExchange) -> bytes:
+    """So much of the body as tells what it is."""
+    begin = b""
+    for chunk in exchange.chunks():
+        begin += chunk
+        if len(_unmarked(begin)) >= _TELLING or len(begin) > _ERROR_BODY_MAX:
+            break
+    return begin
+
+
+def _form(named: str, begin: bytes) -> Literal["document", "stream"] | None:
+    """What a body is: by how it begins, since servers and those between name it wrongly, then by its content type."""
+    start = _unmarked(begin)
+    if start.startswith((b"data:", b"event:", b"id:", b"retry:", b"error:", b":")):
+        return "stream"
+    if named == "application/json" or named.endswith("+json"):
+        return "document"
+    is_stream = named == "text/event-stream" and not start.startswith(b"<")
+    return "stream" if is_stream or start.startswith((b"{", b"[")) else None
+
+
+def _unmarked(begin: bytes) -> bytes:
+    return begin.removeprefix(b"\xef\xbb\xbf").lstrip()
+
+
+def _no_answer(content: bytes, named: str, where: str) -> ProtocolError:
+    kind = "something else" if named == "text/event-stream" else named or "something without a content type"
+    return ProtocolError(
+        f"{where} answered with {kind} instead of a stream: {excerpt(content)}", hint="Check base_url: a login page or another service may answer there."
+    )
+
+
+def _stream(exchange: HttpExchange, answer: Answer, begin: bytes, where: str) -> Iterator[Event]:
     parser = EventParser()
     try:
-        for chunk in _checked(exchange, head, where):
+        for chunk in chain((begin,), exchange.chunks()):
             for event in parser.feed(chunk):
                 if event.data.strip() == "[DONE]":
                     answer.close()
@@ -273,6 +309,8 @@ def _stream(exchange: HttpExchange, answer: Answer, head: Head, where: str) -> I
     except EventTooLarge as error:
         raise ProtocolError(f"{where}: {error}.") from error
     yield from _last(parser.close(), answer, cut=exchange.broken is not None)
+    if parser.noise and not answer.begun:
+        raise _no_answer(parser.noise.encode(), "text/event-stream", where)
 
 
 def _last(events: Iterator[ServerEvent], answer: Answer, *, cut: bool) -> Iterator[Event]:
@@ -281,40 +319,10 @@ def _last(events: Iterator[ServerEvent], answer: Answer, *, cut: bool) -> Iterat
         if event.data.strip() == "[DONE]":
             answer.close()
             return
-        if _is_json(event.data) or not (cut or answer.begun or event.data.lstrip().startswith("{")):
+        if is_document(event.data) or not (cut or answer.begun or event.data.lstrip().startswith(("{", "["))):
             yield from answer.data(event.data, event.name)
         elif not answer.begun:
             raise Incomplete("The answer broke off in its first event.")
-
-
-def _is_json(data: str) -> bool:
-    with suppress(ValueError, RecursionError):
-        json.loads(data)
-        return True
-    return False
-
-
-def _checked(exchange: HttpExchange, head: Head, where: str) -> Iterator[bytes]:
-    """The body, if it is an event stream: by its content type, or without one by how it begins."""
-    named = _content_type(head)
-    if named == "text/event-stream":
-        yield from exchange.chunks()
-        return
-    begin = b""
-    for chunk in exchange.chunks():
-        begin += chunk
-        if named or len(begin) >= 16:
-            break
-    if not named and begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"data:", b":", b"event:", b"id:", b"{")):
-        yield begin
-        yield from exchange.chunks()
-        return
-    exchange.complete()
-    begin += _collect(exchange, _ERROR_BODY_MAX)
-    kind = named or "something without a content type"
-    raise ProtocolError(
-        f"{where} answered with {kind} instead of a stream: {excerpt(begin)}", hint="Check base_url: a login page or another service may answer there."
-    )
 
 
 def _content_type(head: Head) -> str:
@@ -331,9 +339,17 @@ def _collect(exchange: HttpExchange, limit: int) -> bytes:
     return bytes(content[:limit])
 
 
-def _require_less(content: bytes, limit: int, where: str) -> None:
-    if len(content) > limit:
-        raise ProtocolError(f"{where} sends more than {limit // 2**20} MB as one answer: that is no answer.", hint="Check base_url.")
+def _document(exchange: HttpExchange, limit: int, where: str, begin: bytes = b"") -> bytes:
+    """The whole body; behind the end of a JSON document only a short grace is waited for the end of the connection."""
+    content, nesting = bytearray(), Nesting()
+    for chunk in chain((begin,), exchange.chunks()):
+        content += chunk
+        if len(content) > limit:
+            raise ProtocolError(f"{where} sends more than {limit // 2**20} MB as one answer: that is no answer.", hint="Check base_url.")
+        nesting.feed(chunk.decode("latin-1"))
+        if nesting.whole:
+            exchange.complete()
+    return bytes(content)
 
 
 def _redirected(head: Head, where: str) -> ProviderError:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from escalera_openrouter.json_text import Nesting
+
 MAX_EVENT = 16 * 1024 * 1024
 """Bytes of one event. No honest answer comes near; beyond it a broken server would fill the memory."""
+
+
+_NOISE_MAX = 2000
+_FIELD = re.compile(r"(data|event|id|retry|error)?:")
+_BARE = re.compile(r"\s*(\{|\[\s*(\{|$))")
+"""How a line begins that begins a bare document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +34,9 @@ class EventTooLarge(ValueError):
 class EventParser:
     """Bytes in, whole events out, by the rules of the HTML standard's event streams.
 
-    Two things go beyond it, since servers need them: the last event counts without its blank line, and a line
-    that is a bare JSON object is an event of its own (some gateways write their errors like that).
+    Some things go beyond it, since servers need them: the last event counts without its blank line, a bare JSON object or
+    list of them is an event of its own, be it on one line or indented (some gateways write their errors like that), the lines
+    of indented JSON behind a `data:` belong to it, and a field `error:` is an event of that name (older llama.cpp).
     """
 
     def __init__(self) -> None:
@@ -37,6 +47,13 @@ class EventParser:
         self._pending: list[bytes] = []
         self._data: list[str] = []
         self._name = ""
+        self._bare: list[str] = []
+        """Of a bare document that is not whole yet."""
+        self._loose: list[str] = []
+        """Lines behind a `data:` that may belong to it."""
+        self._nesting = Nesting()
+        self.noise = ""
+        """The beginning of what is nothing of an event stream."""
         self._size = 0
         """Of what is kept of an event that is not whole."""
 
@@ -50,8 +67,10 @@ class EventParser:
     def close(self) -> Iterator[ServerEvent]:
         """What is left when the stream ends, its last line and blank line missing or not."""
         rest, self._pending = b"".join(self._pending), []
-        yield from self._line(rest.decode("utf-8", "replace"))
-        yield from self._line("")
+        if rest:
+            yield from self._line(rest.decode("utf-8", "replace"))
+        yield from self._end_bare()
+        yield from self._dispatch()
 
     def _without_mark(self, chunk: bytes) -> bytes:
         if self._begin is None:
@@ -82,13 +101,35 @@ class EventParser:
         return text.split("\n")
 
     def _line(self, line: str) -> Iterator[ServerEvent]:
+        if self._bare and not _FIELD.match(line):
+            yield from self._bare_line(line)
+            return
+        yield from self._end_bare()
         if not line:
             yield from self._dispatch()
-            return
-        if line.startswith("{"):
+        elif _BARE.match(line) and not (self._data and line[0].isspace()):
             yield from self._dispatch()
-            yield ServerEvent(line)
-            return
+            yield from self._bare_line(line)
+        else:
+            yield from self._field(line)
+
+    def _bare_line(self, line: str) -> Iterator[ServerEvent]:
+        if not self._bare:
+            self._nesting = Nesting()
+        self._bare.append(line)
+        self._size += len(line)
+        self._nesting.feed(line)
+        if self._nesting.whole:
+            yield from self._end_bare()
+
+    def _end_bare(self) -> Iterator[ServerEvent]:
+        """Give the bare document, be it whole or broken off by a field of the stream."""
+        lines, self._bare = self._bare, []
+        self._size -= sum(map(len, lines))
+        if lines:
+            yield ServerEvent("\n".join(lines))
+
+    def _field(self, line: str) -> Iterator[ServerEvent]:
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if field == "data":
@@ -96,10 +137,25 @@ class EventParser:
             self._size += len(value)
         elif field == "event":
             self._name = value
+        elif field == "error":
+            yield from self._dispatch()
+            yield ServerEvent(value, "error")
+        elif any(known.startswith(field) for known in ("data", "event", "id", "retry")):
+            pass  # of no use to us, a comment, or cut off
+        elif self._data:
+            self._loose.append(line)
+            self._size += len(line)
+        else:
+            self.noise = (self.noise + line + "\n")[:_NOISE_MAX]
 
     def _dispatch(self) -> Iterator[ServerEvent]:
-        data, name = "\n".join(self._data), self._name
-        self._size -= sum(map(len, self._data))
-        self._data, self._name = [], ""
-        if data and not data.isspace():
-            yield ServerEvent(data, name)
+        data, name, loose = "\n".join(self._data), self._name, self._loose
+        self._size -= sum(map(len, (*self._data, *loose)))
+        self._data, self._name, self._loose = [], "", []
+        if not data or data.isspace():
+            return
+        if loose and data.startswith(("{", "[")):
+            nesting = Nesting()
+            nesting.feed(data)
+            data = data if nesting.whole else "\n".join((data, *loose))
+        yield ServerEvent(data, name)

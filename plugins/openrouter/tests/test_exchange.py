@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from escalera_openrouter.provider import OpenAIProvider
 
-from orchestrator.errors import Cancelled, EmptyAnswer, Incomplete, ProviderError, TimedOut, Unavailable
+from orchestrator.errors import Cancelled, EmptyAnswer, Incomplete, ProtocolError, ProviderError, TimedOut, Unavailable
 from orchestrator.exchange import GRACE
 from orchestrator.messages import Message, Text
 from orchestrator.providers import Cancel, Finished, Request, TextDelta, Timeouts
@@ -290,6 +291,55 @@ def test_an_unknown_reason_alone_waits_for_the_end_of_the_stream() -> None:
     turn = play(Reply([said("one", "normal")], hold_open=True), request=replace(REQUEST, timeouts=Timeouts(5, 0.3, 5)))
     assert isinstance(turn.error, TimedOut)
     assert (turn.error.which, turn.error.partial) == ("idle", "one")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"{}", Incomplete),
+        (b"data: {}\n", Incomplete),
+        (b'{"error":"x"}', Unavailable),
+        (b"data: [DONE]\n\n", EmptyAnswer),
+        (b"oh", ProtocolError),
+        (b"", ProtocolError),
+    ],
+)
+def test_a_short_body_that_has_ended_is_not_waited_for(body: bytes, kind: type[ProviderError]) -> None:
+    turn = play(Reply([body], headers={}), request=replace(REQUEST, timeouts=Timeouts(5, 5, 5)))
+    assert type(turn.error) is kind
+
+
+WHOLE = {"choices": [{"index": 0, "message": {"content": 'a } "quoted" answer \\'}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["plain", "chunked"])
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("size", [7, 10_000])
+def test_a_whole_json_answer_ends_the_turn_though_the_socket_stays_open(chunked: bool, indent: int | None, size: int) -> None:
+    content = json.dumps(WHOLE, indent=indent).encode()
+    pieces = [content[place : place + size] for place in range(0, len(content), size)]
+    script = Reply(pieces, headers={"content-type": "application/json"}, hold_open=True, chunked=chunked)
+    started = time.monotonic()
+    turn = play(script, request=replace(REQUEST, timeouts=Timeouts(5, None, None)))
+    assert time.monotonic() - started < GRACE + 2
+    assert (turn.error, turn.text) == (None, 'a } "quoted" answer \\')
+
+
+def test_a_whole_json_answer_counts_though_the_connection_broke_behind_it() -> None:
+    script = Reply([json.dumps(WHOLE).encode()], headers={"content-type": "application/json"}, chunked=True, broken=True)
+    assert play(script).outcome == "ok"
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize(
+    ("end", "partial"),
+    [('"one', "one"), ('"one two\\', "one two"), ('"one \\u00e', "one "), ('"one \\n\\"', 'one \n"'), ('"one"}, "finish', "one"), ("", "")],
+)
+def test_a_json_answer_that_breaks_off_keeps_its_text(broken: bool, end: str, partial: str) -> None:
+    body = '{"choices": [{"message": {"role": "assistant", "content": ' + end
+    turn = play(Reply([body.encode()], headers={"content-type": "application/json"}, chunked=True, broken=broken))
+    assert isinstance(turn.error, Incomplete)
+    assert turn.error.partial == partial
 
 
 def test_a_marker_alone_is_an_empty_answer() -> None:

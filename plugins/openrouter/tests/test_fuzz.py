@@ -79,6 +79,10 @@ WRITTEN = {
     "routed": written(*ROUTED),
     "failed": written(*PARALLEL[:4], {"error": {"code": 502, "message": "upstream01"}}),
     "bare": written(*PARALLEL[:4], done=False) + b'{"error": {"message": "upstream01", "type": "server_error"}}\n',
+    "indented": json.dumps({"error": {"code": 429, "message": "upstream01", "metadata": {"raw": "} {"}}}, indent=2).encode(),
+    "listed": b" " + json.dumps([{"error": {"code": 429, "message": "upstream01"}}], indent=1).encode() + b"\n",
+    "document": json.dumps({"choices": [{"message": {"content": "word01 } word02"}, "finish_reason": "stop"}]}, indent=2).encode(),
+    "field": written(*PARALLEL[:4], done=False) + b'error: {"message": "upstream01"}\n\n',
     "named": written(*PARALLEL[:4], done=False) + b'event: error\ndata: {"message": "upstream01"}\n\n',
 }
 
@@ -189,6 +193,15 @@ GARBAGE = (
     b'data: {"choices": [{"delta": {"reasoning_details": 5, "content": "word97", "tool_calls": 7}}]}\n\n',
     b'data: {"choices": [{"delta": {"tool_calls": [{"function": {"name": "tool04", "arguments": "{\\"a\\": 1e999}"}}]}}]}\n\n',
     b"data: " + b"9" * 5000 + b"\n\n",
+    b"{\n",
+    b"[{\n",
+    b'{\n  "choices": []\n}\n',
+    b'data: {\n  "choices": []\n}\n\n',
+    b"error: word96\n\n",
+    b"Internal Server Error\n",
+    b"event: ping\ndata: ping\n\n",
+    b'data: {"choices": [{"delta": {"content": "word95"}, "finish_reason": "null"}]}\n\n',
+    b'data: {"choices": [{"delta": {"content": "word94"}, "finish_reason": "normal"}]}\n\n',
 )
 
 

@@ -59,6 +59,32 @@ def test_a_bare_json_line_is_an_event_and_the_name_of_one_is_kept() -> None:
     assert parsed([b'{"error":1}\nevent: error\ndata: x\n\n']) == [("", '{"error":1}'), ("error", "x")]
 
 
+BARE = '{\n  "error": {\n\n    "message": "a } \\" {",\n  "code": 1}\n}'
+
+
+@given(st.lists(st.integers(0, 10**6), max_size=20))
+def test_bare_json_over_several_lines_is_one_event_wherever_it_is_cut(points: list[int]) -> None:
+    stream = f"event: x\ndata: one\n\n{BARE}\n[{BARE}]\ndata: {BARE.replace(chr(10) * 2, chr(10))}\n\ndata: two\n  no\n\n"
+    listed = BARE.replace("{", "[{", 1) + "]"
+    assert parsed(cut(stream.encode(), points)) == [("x", "one"), ("", BARE), ("", listed), ("", BARE.replace("\n\n", "\n")), ("", "two")]
+
+
+def test_bare_json_that_broke_off_swallows_no_event_behind_it() -> None:
+    assert parsed([b'{"error": {\n  "message"\ndata: one\n\n{"a"\n: life\n\ndata: two\n']) == [
+        ("", '{"error": {\n  "message"'),
+        ("", "one"),
+        ("", '{"a"'),
+        ("", "two"),
+    ]
+
+
+def test_lines_that_are_nothing_of_a_stream_are_kept_as_noise() -> None:
+    parser = EventParser()
+    assert list(parser.feed(b"id: 1\nretry: 5\n: life\nInternal Server Error\nsorry: later\n\nda")) == []
+    assert list(parser.close()) == []
+    assert parser.noise == "Internal Server Error\nsorry: later\n"
+
+
 def test_a_bare_cr_ends_an_event_at_once_and_an_lf_behind_it_is_no_line() -> None:
     parser = EventParser()
     assert [event.data for event in parser.feed(b"data: one\r\r")] == ["one"]

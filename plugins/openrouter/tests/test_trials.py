@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from escalera_openrouter.retry_after import retry_after
 
-from orchestrator.errors import ContextOverflow, InvalidRequest, RateLimited, TimedOut, Unavailable
+from orchestrator.errors import ContextOverflow, InvalidRequest, ProtocolError, RateLimited, TimedOut, Unavailable
 from orchestrator.messages import Message, Text, ToolResult
 from orchestrator.providers import Timeouts
 from orchestrator.testing.openai_server import OpenAIServer, Reply, json_reply, reply
@@ -218,6 +218,62 @@ def test_t24_answers_that_are_no_stream(case: dict[str, Any]) -> None:
     if turn.outcome == "error":
         assert turn.error is not None
         assert ("Login" if "html" in case["content_type"] else "oh no") in turn.error.message
+
+
+LIMITED = {"error": {"message": "Rate limit reached", "code": 429}}
+NO_TYPE: dict[str, str] = {}
+AS_STREAM = {"content-type": "text/event-stream"}
+
+
+@pytest.mark.trial("T22")
+@pytest.mark.trial("T24")
+@pytest.mark.parametrize("headers", [AS_STREAM, NO_TYPE, {"content-type": "text/plain"}, {"content-type": "application/json"}], ids=str)
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(LIMITED),
+        json.dumps(LIMITED, indent=2),
+        json.dumps([LIMITED]),
+        json.dumps([LIMITED], indent=1).replace("\n", "\r\n"),
+        "  " + json.dumps(LIMITED),
+        "\n\n" + json.dumps(LIMITED, indent="\t") + "\n\n",
+        ": life\n\ndata: " + json.dumps(LIMITED, indent=2) + "\n\n",
+        "error: " + json.dumps(LIMITED["error"]) + "\n\n",
+        'data: {"choices": []}\n' + json.dumps(LIMITED, indent=2) + "\n",
+    ],
+    ids=["one line", "indented", "list", "indented list", "blanks first", "blank lines", "indented data", "field", "after an event"],
+)
+def test_t22_an_error_inside_a_success_is_found_however_it_is_written(body: str, headers: dict[str, str]) -> None:
+    turn = play(Reply([body.encode()], headers=headers))
+    assert isinstance(turn.error, RateLimited)
+    assert turn.error.retryable
+    assert "Rate limit reached" in turn.error.message
+
+
+@pytest.mark.trial("T24")
+@pytest.mark.parametrize("headers", [AS_STREAM, NO_TYPE, {"content-type": "text/plain"}], ids=str)
+def test_t24_an_indented_answer_is_one(headers: dict[str, str]) -> None:
+    whole = {"choices": [{"index": 0, "message": {"content": "hello"}, "finish_reason": "stop"}]}
+    turn = play(Reply([json.dumps(whole, indent=2).encode()], headers=headers))
+    assert (turn.outcome, turn.text) == ("ok", "hello")
+
+
+@pytest.mark.trial("T24")
+@pytest.mark.parametrize("kind", ["text/plain", "application/octet-stream", "application/json"])
+def test_t24_a_stream_of_another_name_is_read_where_it_begins_like_one(kind: str) -> None:
+    turn = play(replace(reply("hello there"), headers={"content-type": kind}))
+    assert (turn.outcome, turn.text) == ("ok", "hello there")
+
+
+@pytest.mark.trial("T24")
+@pytest.mark.parametrize("headers", [AS_STREAM, NO_TYPE, {"content-type": "text/plain"}], ids=str)
+@pytest.mark.parametrize(("body", "shown"), [("<html><body><h1>Login</h1></body></html>", "Login"), ("Internal Server Error", "Internal Server Error")])
+@pytest.mark.parametrize("broken", [False, True])
+def test_t24_what_is_no_stream_at_all_is_shown(body: str, shown: str, headers: dict[str, str], broken: bool) -> None:
+    turn = play(Reply([body.encode()], headers=headers, chunked=True, broken=broken))
+    assert isinstance(turn.error, ProtocolError)
+    assert shown in turn.error.message
+    assert "<" not in turn.error.message
 
 
 @pytest.mark.trial("T25")
