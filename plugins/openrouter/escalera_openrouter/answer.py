@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -117,13 +118,15 @@ class Answer:
 
     def data(self, data: str, event: str = "") -> Iterator[Event]:
         """One event's data. Raises from the error tree when it tells of a failure or is no JSON."""
-        self._chunks += 1
         try:
             chunk = read_json(data)
         except ValueError as error:
             if event == "error":
                 raise self._told(data) from None
+            if event and not data.lstrip().startswith(("{", "[")):
+                return  # a name of its own, such as a ping: a sign of life
             raise ProtocolError(f"{self._where} sent an event that is no JSON: {data[:200]!r}") from error
+        self._chunks += 1
         if isinstance(chunk, list) and len(chunk) == 1:
             chunk = chunk[0]
         told = _failure_in(chunk, event)
@@ -151,8 +154,7 @@ class Answer:
         Raises `Incomplete` without a finish reason, `Blocked`, `Unavailable` and so on by the reason.
         """
         yield from self._flush()
-        if self._usage is not None:
-            yield UsageReport(self._usage)
+        yield from self.report()
         ending = self._ending(cut)
         parts = self._parts()
         if self._tools and ending == "length":
@@ -167,6 +169,12 @@ class Answer:
         if ending == "length":
             yield Notice("the answer was cut at the output limit")
         yield Finished("tool_calls" if calls else "stop" if ending == "length" else ending, self._model)
+
+    def report(self) -> Iterator[Event]:
+        """What was counted, once: also where the answer failed."""
+        usage, self._usage = self._usage, None
+        if usage is not None:
+            yield UsageReport(usage)
 
     # -- chunks
 
@@ -250,12 +258,13 @@ class Answer:
                 yield from self._reason_event(text)
 
     def _take_usage(self, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
-        """The last complete report counts; it is a running total and is never added up."""
+        """The last figures count; they are running totals and are never added up. What a report leaves open stays as it was."""
         groq = chunk.get("x_groq")
         for source in (groq if isinstance(groq, dict) else {}, choice, chunk):
             usage = read_usage(source.get("usage"), self._cost_source)
             if usage is not None:
-                self._usage = usage
+                known = {name: value for name, value in asdict(usage).items() if value is not None}
+                self._usage = replace(self._usage or usage, **known)
 
     def _told(self, told: object) -> ProviderError:
         error = told_failure(told, where=self._where, now=self._now())
@@ -284,8 +293,8 @@ class Answer:
         native = _ENDINGS.get(self._native_reason.lower())
         if ending in ("stop", None) and native in ("blocked", "error", "length"):
             ending = native
-        if self._refusal and not self._text.begun:
-            raise Blocked(f"The model refused: {well_formed(self._refusal)[:500]}")
+        if self._refusal.strip():
+            raise Blocked(f"The model refused: {well_formed(self._refusal)[:500]}", partial=self.text)
         if ending == "blocked":
             raise Blocked(f"{self._where} stopped the answer: {self._native_reason or self._reason}.", partial=self.text)
         if ending == "error":
@@ -365,16 +374,18 @@ class _Joined:
 
 
 def read_usage(usage: object, cost_source: CostSource = "reported") -> Usage | None:
-    """A complete report, or `None`: null, absent and all-zero ones say nothing. `cost_source` is what a cost of this server is worth."""
+    """What was counted, figures that are not there left open; `None` for a report that says nothing, be it null, absent or all zero.
+
+    `cost_source` is what a cost of this server is worth.
+    """
     if not isinstance(usage, dict):
         return None
     sent, received = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-    if sent is None or received is None or not (sent or received):
+    if not (sent or received):
         return None
     prompt, completion = (_mapping(usage.get(name)) for name in ("prompt_tokens_details", "completion_tokens_details"))
     cached = _count(prompt.get("cached_tokens"))
-    told = usage.get("cost")
-    cost = float(told) if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told < 1e9 else None
+    cost = _number(usage.get("cost"), 1e9)
     return Usage(
         input_tokens=sent,
         output_tokens=received,
@@ -388,7 +399,15 @@ def read_usage(usage: object, cost_source: CostSource = "reported") -> Usage | N
 
 
 def _count(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15 else None
+    number = _number(value, 1e15)
+    return None if number is None else int(number)
+
+
+def _number(value: object, limit: float) -> float | None:
+    """A figure, also one that was written as text."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15})?", value):
+        value = float(value)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < limit else None
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -399,7 +418,7 @@ def _choice(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
     """The first alternative; only one is ever asked for."""
     choices = chunk.get("choices")
     for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict) and choice.get("index") in (0, None):
+        if isinstance(choice, dict) and choice.get("index") in (0, "0", None):
             return choice
     return {}
 
@@ -424,19 +443,16 @@ def _says_something(delta: Mapping[str, Any]) -> bool:
 
 
 def _content(content: object) -> Iterator[tuple[Literal["text", "reasoning"], str]]:
-    """Text, or a list of typed blocks (Mistral)."""
-    if isinstance(content, str):
-        if content:
-            yield "text", content
-        return
-    for block in content if isinstance(content, list) else ():
+    """Text, a typed block, or a list of them (Mistral)."""
+    for block in content if isinstance(content, list) else (content,):
         if isinstance(block, str):
-            yield "text", block
-        elif isinstance(block, dict) and isinstance(block.get("text"), str):
-            yield ("reasoning" if block.get("type") in ("thinking", "reasoning") else "text"), block["text"]
-        elif isinstance(block, dict) and block.get("type") in ("thinking", "reasoning"):
-            for _, text in _content(block.get("thinking") or block.get("reasoning")):
-                yield "reasoning", text
+            if block:
+                yield "text", block
+        elif isinstance(block, dict):
+            thinks = block.get("type") in ("thinking", "reasoning")
+            within = block.get("text") or (thinks and (block.get("thinking") or block.get("reasoning"))) or block.get("value")
+            for kind, text in _content(within):
+                yield ("reasoning" if thinks else kind), text
 
 
 def _fragments(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:

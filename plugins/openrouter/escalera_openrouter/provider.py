@@ -30,7 +30,7 @@ from orchestrator.errors import (
     TimedOut,
     Unavailable,
 )
-from orchestrator.messages import CostSource
+from orchestrator.messages import CostSource, read_json
 from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ class OpenAIProvider:
         try:
             yield from self._events(call, request.timeouts, cancel, answer)
         except ProviderError as error:
+            yield from answer.report()
             error.agent = request.agent
             error.partial = error.partial or answer.text
             error.emitted = answer.emitted
@@ -259,6 +260,8 @@ class OpenAIProvider:
         status, content = self._get(url)
         if status in (401, 402, 403):
             raise http_failure(status, {}, content, where=self._endpoint.where, now=_now())
+        if (left := _left_of_key(content)) is not None and left <= 0:
+            raise OutOfFunds("This key has nothing left of its limit.", hint="Raise the limit of the key at https://openrouter.ai/keys, or use another one.")
 
 
 def _beginning(exchange: HttpExchange) -> bytes:
@@ -362,6 +365,17 @@ def _redirected(head: Head, where: str) -> ProviderError:
 
 
 # -- checking -------------------------------------------------------------------------------------
+
+
+def _left_of_key(content: bytes) -> float | None:
+    """What a key may still spend (OpenRouter); `None` where it has no limit, or nothing is said of it."""
+    try:
+        told = read_json(content.decode("utf-8-sig", "replace"))
+    except ValueError:
+        return None
+    data = told.get("data") if isinstance(told, dict) else None
+    left = data.get("limit_remaining") if isinstance(data, dict) else None
+    return float(left) if isinstance(left, int | float) and not isinstance(left, bool) else None
 
 
 def _models_result(endpoint: Endpoint, content: bytes) -> CheckResult:

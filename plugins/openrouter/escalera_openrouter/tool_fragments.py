@@ -27,6 +27,11 @@ class _Building:
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def begun(self) -> bool:
+        """Whether any of its arguments has come."""
+        return self.given is not None or bool(self.text.strip())
+
+    @property
     def complete(self) -> bool:
         """Whether its arguments are a whole object already."""
         if self.given is not None:
@@ -40,7 +45,8 @@ class _Building:
 class ToolFragments:
     """Which fragment belongs to which call: an id decides, then the index, then the order they came in.
 
-    Servers leave the index out, repeat 0 for every call, begin at 1, leave the id out or send it with every fragment.
+    Servers leave the index out, repeat 0 for every call, begin at 1, leave the id out or send it with every fragment, and
+    send a name in pieces; but one that gives a call an id gives one to the next call as well.
     """
 
     def __init__(self, new_id: Callable[[], str]) -> None:
@@ -55,10 +61,11 @@ class ToolFragments:
         function = fragment.get("function")
         function = function if isinstance(function, dict) else {}
         index = fragment.get("index")
-        index = index if isinstance(index, int) else None
+        index = int(index) if isinstance(index, int) or (isinstance(index, str) and index.isascii() and index.isdigit() and len(index) < 10) else None
         name = function.get("name") if isinstance(function.get("name"), str) else ""
         call = self._belongs_to(_text(fragment.get("id")), index, name or "")
-        call.name = call.name or name or ""
+        if name and not (call.name and call.begun):
+            call.name = name if name.startswith(call.name) else call.name + name
         _add_arguments(call, function.get("arguments"))
         call.extra.update({key: value for key, value in fragment.items() if key not in _OWN_FIELDS})
 
@@ -77,7 +84,8 @@ class ToolFragments:
             return self._by_id(call_id, index) or self._begin(call_id, index)
         newest = self._calls[-1] if self._calls else None
         call = newest if index is None else next((call for call in reversed(self._calls) if call.index == index), None)
-        if call is None or (name and call.name and (name != call.name or call.complete)):
+        is_open = call is not None and index is not None and bool(call.id) and not call.begun
+        if call is None or (name and call.name and not is_open and (name != call.name or call.complete)):
             return self._begin("", index)
         return call
 

@@ -19,7 +19,7 @@ from escalera_openrouter.provider import OpenAIProvider
 from orchestrator.errors import Cancelled, EmptyAnswer, Incomplete, ProtocolError, ProviderError, TimedOut, Unavailable
 from orchestrator.exchange import GRACE
 from orchestrator.messages import Message, Text
-from orchestrator.providers import Cancel, Finished, Request, TextDelta, Timeouts
+from orchestrator.providers import Cancel, Finished, Request, TextDelta, Timeouts, UsageReport
 from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, reply, sse
 
 from .conftest import REQUEST, dispatched, nobody, openai, play, run
@@ -340,6 +340,14 @@ def test_a_json_answer_that_breaks_off_keeps_its_text(broken: bool, end: str, pa
     turn = play(Reply([body.encode()], headers={"content-type": "application/json"}, chunked=True, broken=broken))
     assert isinstance(turn.error, Incomplete)
     assert turn.error.partial == partial
+
+
+def test_usage_before_a_failure_is_told_once() -> None:
+    counted = {"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 2}}
+    for last in (DOWN, chunk({}, finish_reason="error"), {"choices": "?"}):
+        turn = play(sse(counted, last))
+        (report,) = [event for event in turn.events if isinstance(event, UsageReport)]
+        assert (turn.outcome != "ok", report.usage.input_tokens) == (True, 12)
 
 
 def test_a_marker_alone_is_an_empty_answer() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -261,6 +263,27 @@ def test_openrouter_without_a_key_fails_before_anything_is_sent(scripted: Start)
     assert "OPENROUTER_API_KEY" in turn.error.hint
     assert agent.check().status == "no_credentials"
     assert not server.requests
+
+
+@pytest.mark.parametrize(("left", "status"), [(0, "quota"), (-0.5, "quota"), (0.01, "works"), (None, "works"), ("none", "works")])
+def test_openrouter_tells_of_a_key_that_may_spend_nothing_more(left: object, status: str) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            told = {"label": "x", "limit": 5, "limit_remaining": left} if self.path.endswith("/key") else [{"id": "m"}]
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"data": told}).encode())
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        result = openrouter(f"http://127.0.0.1:{server.server_address[1]}").check()
+        server.shutdown()
+
+    assert (result.ok, result.status) == (status == "works", status)
+    assert result.ok or result.hint is not None
 
 
 def test_openrouter_needs_a_model() -> None:

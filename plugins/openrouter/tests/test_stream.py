@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import Blocked, Incomplete, ProtocolError, Unavailable
 from orchestrator.messages import Reasoning, Text, ToolCall
-from orchestrator.providers import Event, Finished, MessageDone, Notice, TextDelta
+from orchestrator.providers import Event, Finished, MessageDone, Notice, TextDelta, UsageReport
 from orchestrator.testing.openai_server import chunk
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -163,9 +163,34 @@ def part(arguments: Any = None, *, name: str | None = None, **fields: Any) -> di
         ([part("{}", name="a", id=""), part("{}", name="b", id="")], [("new_0", "a", {}), ("new_1", "b", {})]),
         ([part('{"k":1}', name="a", index=0, id="x"), part('{"k":1}', index=0)], [("x", "a", {"k": 1})]),
         ([part("null", name="a", id="x")], [("x", "a", {})]),
+        ([part(name="get_", index=0, id="x"), part(name="ti", index=0), part("{}", name="me", index=0)], [("x", "get_time", {})]),
+        ([part("", name="get_", id="x"), part("", name="time", id="x"), part("{}", id="x")], [("x", "get_time", {})]),
+        ([part("", name="get_", index=0, id="x"), part("{}", name="get_time", index=0)], [("x", "get_time", {})]),
+        ([part("", name="a", index=0, id="x"), part("", name="b", index=1, id="y"), part('{"k":1}', index=0)], [("x", "a", {"k": 1}), ("y", "b", {})]),
+        ([part("", name="a", index=0), part("", name="b", index=0)], [("new_0", "a", {}), ("new_1", "b", {})]),
+        (
+            [part('{"k"', name="a", index="0", id="x"), part('{"n"', name="b", index="1", id="y"), part(":1}", index="0"), part(":2}", index="1")],
+            [("x", "a", {"k": 1}), ("y", "b", {"n": 2})],
+        ),
         ([part({"k": "\ud800"}, name="a", id="x")], [("x", "a", {"k": "\ufffd"})]),
     ],
-    ids=["indices from 1", "no ids, one index", "id in every fragment", "late id", "one id twice", "empty ids", "whole sent again", "null", "surrogate"],
+    ids=[
+        "indices from 1",
+        "no ids, one index",
+        "id in every fragment",
+        "late id",
+        "one id twice",
+        "empty ids",
+        "whole sent again",
+        "null",
+        "name in pieces",
+        "name in pieces, id in each",
+        "name so far",
+        "two begun",
+        "no ids, no arguments",
+        "index as text",
+        "surrogate",
+    ],
 )
 def test_fragments_become_calls(fragments: list[dict[str, Any]], calls: list[tuple[str, str, dict[str, Any]]]) -> None:
     assert assembled(*fragments) == calls
@@ -291,6 +316,34 @@ def test_a_refusal_is_blocked_in_the_models_words() -> None:
         answered(chunk({"refusal": "I will not"}, finish_reason="stop"))
 
 
+def test_a_refusal_behind_some_text_is_one() -> None:
+    with pytest.raises(Blocked, match="I will not") as raised:
+        answered(chunk({"content": "Well, "}), chunk({"refusal": "I will "}), chunk({"refusal": "not"}), chunk({}, finish_reason="stop"))
+    assert raised.value.partial == "Well, "
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"type": "text", "text": "hi"},
+        {"type": "text", "text": {"value": "hi"}},
+        [{"type": "text", "text": {"value": "hi", "annotations": []}}],
+        ["h", {"text": "i"}],
+    ],
+)
+def test_content_in_blocks_of_any_shape_is_text(content: object) -> None:
+    assert "".join(event.text for event in answered(chunk({"content": content}, finish_reason="stop")) if isinstance(event, TextDelta)) == "hi"
+
+
+def test_an_event_of_another_name_that_is_no_json_is_a_sign_of_life() -> None:
+    answer = Answer(where="http://server", model="asked", new_id=lambda: "new", now=lambda: NOW)
+    assert list(answer.data("ping", "ping")) == []
+    assert not answer.begun
+    for data, name in (("ping", ""), ("{", "ping")):
+        with pytest.raises(ProtocolError):
+            list(answer.data(data, name))
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -319,10 +372,30 @@ def test_reasoning_under_two_names_counts_once_and_details_are_joined() -> None:
 
 
 @pytest.mark.parametrize(
-    "usage", [None, {}, {"prompt_tokens": 5}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": None, "completion_tokens": 3}, "many"]
+    "usage", [None, {}, {"prompt_tokens": 0}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": "many", "completion_tokens": True}, "many"]
 )
 def test_usage_that_says_nothing_stays_unknown(usage: object) -> None:
     assert read_usage(usage) is None
+
+
+@pytest.mark.parametrize(
+    ("reports", "counted"),
+    [
+        ([{"prompt_tokens": 5}], (5, None, None)),
+        ([{"prompt_tokens": None, "completion_tokens": 3}], (None, 3, None)),
+        ([{"prompt_tokens": "12", "completion_tokens": "2", "cost": "0.5"}], (12, 2, 0.5)),
+        ([{"prompt_tokens": 5}, {"completion_tokens": 3}], (5, 3, None)),
+        (
+            [{"prompt_tokens": 5, "completion_tokens": 1}, {"prompt_tokens": 5, "completion_tokens": 3}, {"prompt_tokens": 0, "completion_tokens": 0}],
+            (5, 3, None),
+        ),
+    ],
+    ids=["prompt", "completion", "as text", "one by one", "running, then zero"],
+)
+def test_what_is_known_of_usage_is_told(reports: list[dict[str, Any]], counted: tuple[int | None, int | None, float | None]) -> None:
+    events = answered(chunk({"content": "x"}), *({"choices": [], "usage": report} for report in reports), chunk({}, finish_reason="stop"))
+    (usage,) = [event.usage for event in events if isinstance(event, UsageReport)]
+    assert (usage.input_tokens, usage.output_tokens, usage.cost_usd) == counted
 
 
 def test_usage_has_its_details() -> None:
