@@ -64,7 +64,7 @@ class Answer:
         elif "messageStop" in event:
             self._reason = str(_mapping(event["messageStop"]).get("stopReason") or "")
         elif told := _mapping(event.get("metadata")):
-            self._usage = read_usage(told.get("usage"))
+            self._usage = read_usage(told.get("usage")) or self._usage
             router = _mapping(_mapping(told.get("trace")).get("promptRouter"))
             self._model = str(router.get("invokedModelId") or self._model)
 
@@ -75,8 +75,7 @@ class Answer:
         """
         for _, block in sorted(self._blocks.items()):
             yield from block.close()
-        if self._usage is not None:
-            yield UsageReport(self._usage)
+        yield from self.report()
         if self._reason is None:
             raise Incomplete(f"The answer of {self._where} broke off before its end.", partial=self.text, hint="Try again.") from cut
         ending = _ENDINGS.get(self._reason)
@@ -89,6 +88,12 @@ class Answer:
         if parts:
             yield MessageDone(parts)
         yield Finished("tool_calls" if calls else "stop", self._model)
+
+    def report(self) -> Iterator[Event]:
+        """What was counted, once: also where the answer failed."""
+        usage, self._usage = self._usage, None
+        if usage is not None:
+            yield UsageReport(usage)
 
     def _block(self, told: Mapping[str, Any]) -> _Block:
         index = told.get("contentBlockIndex")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
 from botocore import exceptions as aws
 from botocore.eventstream import ParserError
 from botocore.parsers import ResponseParserError
@@ -10,6 +14,7 @@ from urllib3 import exceptions as urllib
 from escalera_bedrock.client import Missing, credentials_hint, region_hint
 from escalera_bedrock.failures import one_line
 from orchestrator.errors import AuthFailed, Incomplete, InvalidRequest, ProtocolError, ProviderError, Unavailable
+from orchestrator.messages import read_json
 
 CALLS = frozenset({"Converse", "ConverseStream"})
 """Our own operations; a `ClientError` of another one comes from the search for credentials (STS, SSO)."""
@@ -34,6 +39,28 @@ _NO_CREDENTIALS = (
 _TIMED_OUT = (aws.ReadTimeoutError, urllib.ReadTimeoutError, TimeoutError)
 _UNREACHABLE = (aws.ConnectionError, aws.HTTPClientError, urllib.HTTPError, OSError)
 _UNREADABLE = (ParserError, ResponseParserError, ValueError)
+
+
+def events_in(stream: Any) -> Iterator[Mapping[str, Any]]:  # botocore.eventstream.EventStream
+    """The events of a stream, as iterating over it gives them; but an exception that boto3 has no description of keeps its name and words."""
+    for frame in stream._event_generator:
+        try:
+            event = stream._parse_event(frame)
+        except aws.EventStreamError as error:
+            _name(error, frame.headers.get(":exception-type"), frame.payload)
+            raise
+        if event:
+            yield event
+
+
+def _name(error: aws.EventStreamError, name: object, payload: bytes) -> None:
+    told = error.response.setdefault("Error", {})
+    if not name or told.get("Code"):
+        return
+    told["Code"] = str(name)
+    with suppress(ValueError):
+        body = read_json(payload.decode("utf-8", "replace"))
+        told["Message"] = (body.get("message") or body.get("Message") or "") if isinstance(body, dict) else ""
 
 
 def is_time_out(error: Exception) -> bool:

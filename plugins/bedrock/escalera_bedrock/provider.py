@@ -83,6 +83,7 @@ class BedrockProvider:
                 self._refreshed = False
                 yield from answer.end()
         except ProviderError as error:
+            yield from answer.report()
             error.agent = request.agent
             error.partial = error.partial or answer.text
             error.emitted = answer.emitted
@@ -119,6 +120,7 @@ class BedrockProvider:
         """The call and its events; runs in the exchange's thread."""
         from escalera_bedrock.client import Programs, connect
         from escalera_bedrock.exchange import OPENED
+        from escalera_bedrock.library import events_in
         from escalera_bedrock.wire import wired
 
         options, limit = self._options, _read_limit(timeouts)
@@ -137,7 +139,7 @@ class BedrockProvider:
             response = connection.client.converse_stream(modelId=options.model, **body)
             _require_stream(response, connection.where)
             yield OPENED
-            yield from response["stream"]
+            yield from events_in(response["stream"])
 
     # -- failing
 

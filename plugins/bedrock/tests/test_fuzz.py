@@ -69,6 +69,7 @@ SCRIPTS: dict[str, Sequence[dict[str, Any]]] = {
     **{f"T33-{number}": case["events"] for number, case in enumerate(trial("T33.json")["cases"])},
 }
 STREAMS = {name: b"".join(frame_of(event) for event in events) for name, events in SCRIPTS.items()}
+STREAMS["unknown"] = frame_of(delta(0, text="word01")) + frame({":message-type": "exception", ":exception-type": "newException"}, b'{"message": "upstream01"}')
 STREAMS["unmodelled"] = frame_of(delta(0, text="word01")) + error_frame("InternalFailure", "upstream01")
 
 
@@ -148,6 +149,8 @@ GARBAGE = (
     frame({**HEAD, ":event-type": "brandNew"}, b'{"text": "word99"}'),
     frame({":message-type": "exception", ":exception-type": "brandNewException"}, b"{}"),
     frame({":message-type": "exception", ":exception-type": "throttlingException"}, b"no json"),
+    frame({":message-type": "exception", ":exception-type": "modelTimeoutException"}, b'{"message": ["word98"]}'),
+    frame_of(metadata({"inputTokens": 0, "outputTokens": 0})),
     frame({":message-type": "odd"}, b"{}"),
     frame({}, b"{}"),
     error_frame("", ""),

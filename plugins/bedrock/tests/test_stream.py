@@ -12,7 +12,7 @@ from escalera_bedrock.answer import Answer, events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import Incomplete, ProtocolError, ProviderError, Unavailable
+from orchestrator.errors import Incomplete, ProtocolError, ProviderError, RateLimited, TimedOut, Unavailable
 from orchestrator.history.render import Unit, Viewer, render_unit
 from orchestrator.messages import Message, Reasoning, Text, ToolCall, ToolResult, Usage
 from orchestrator.providers import Event, Finished, MessageDone, TextDelta
@@ -195,9 +195,32 @@ def test_a_failure_that_is_not_modelled_is_read_from_the_headers() -> None:
     assert "sorry" in turn.error.message
 
 
-def test_an_exception_of_a_new_kind_fails_the_turn() -> None:
-    unknown = frame({":message-type": "exception", ":exception-type": "brandNewException", ":content-type": "application/json"}, b'{"message":"x"}')
-    assert play(Reply([unknown])).outcome == "error"
+@pytest.mark.parametrize(
+    ("name", "payload", "kind", "says"),
+    [
+        ("modelTimeoutException", b'{"message":"too slow"}', TimedOut, "too slow [modeltimeout]"),
+        ("serviceQuotaExceededException", b'{"Message":"no more"}', RateLimited, "no more [servicequotaexceeded]"),
+        ("brandNewException", b'{"message":["x"]}', Unavailable, "[brandnew]"),
+        ("brandNewException", b"no json", Unavailable, "without a word [brandnew]"),
+    ],
+)
+def test_an_exception_that_boto3_does_not_know_keeps_its_name_and_words(name: str, payload: bytes, kind: type[ProviderError], says: str) -> None:
+    unknown = frame({":message-type": "exception", ":exception-type": name, ":content-type": "application/json"}, payload)
+    turn = play(Reply([*stream(delta(0, text="half")).writes, unknown]))
+    assert type(turn.error) is kind
+    assert says in turn.error.message
+    assert turn.error.partial == "half"
+
+
+def test_usage_before_a_failure_is_told() -> None:
+    turn = play(stream(metadata({"inputTokens": 5, "outputTokens": 1}), {"throttlingException": {"message": "slow down"}}))
+    assert isinstance(turn.error, RateLimited)
+    assert turn.usage == Usage(input_tokens=5, output_tokens=1)
+
+
+def test_a_later_report_that_says_nothing_takes_no_figures_away() -> None:
+    counted, nothing = metadata({"inputTokens": 5, "outputTokens": 1}), metadata({"inputTokens": 0, "outputTokens": 0})
+    assert play(stream(delta(0, text="x"), STOP, counted, nothing)).usage == Usage(input_tokens=5, output_tokens=1)
 
 
 def test_an_exception_after_the_end_of_the_message_takes_nothing_back() -> None:

@@ -327,7 +327,7 @@ def test_a_refusal_behind_some_text_is_one() -> None:
     [
         {"type": "text", "text": "hi"},
         {"type": "text", "text": {"value": "hi"}},
-        [{"type": "text", "text": {"value": "hi", "annotations": []}}],
+        [{"type": "text", "text": {"value": "hi"}}],
         ["h", {"text": "i"}],
     ],
 )
@@ -386,7 +386,7 @@ def test_usage_that_says_nothing_stays_unknown(usage: object) -> None:
         ([{"prompt_tokens": "12", "completion_tokens": "2", "cost": "0.5"}], (12, 2, 0.5)),
         ([{"prompt_tokens": 5}, {"completion_tokens": 3}], (5, 3, None)),
         (
-            [{"prompt_tokens": 5, "completion_tokens": 1}, {"prompt_tokens": 5, "completion_tokens": 3}, {"prompt_tokens": 0, "completion_tokens": 0}],
+            [{"prompt_tokens": 5, "completion_tokens": 1}, {"completion_tokens": 3}, {"prompt_tokens": 0, "completion_tokens": 0}],
             (5, 3, None),
         ),
     ],
