@@ -298,6 +298,12 @@ def _no_answer(content: bytes, named: str, where: str) -> ProtocolError:
 
 def _stream(exchange: HttpExchange, answer: Answer, begin: bytes, where: str) -> Iterator[Event]:
     parser = EventParser()
+    yield from _parsed(parser, exchange, answer, begin, where)
+    if parser.noise and not answer.begun:
+        raise _no_answer(parser.noise.encode(), "text/event-stream", where)
+
+
+def _parsed(parser: EventParser, exchange: HttpExchange, answer: Answer, begin: bytes, where: str) -> Iterator[Event]:
     try:
         for chunk in chain((begin,), exchange.chunks()):
             for event in parser.feed(chunk):
@@ -312,8 +318,6 @@ def _stream(exchange: HttpExchange, answer: Answer, begin: bytes, where: str) ->
     except EventTooLarge as error:
         raise ProtocolError(f"{where}: {error}.") from error
     yield from _last(parser.close(), answer, cut=exchange.broken is not None)
-    if parser.noise and not answer.begun:
-        raise _no_answer(parser.noise.encode(), "text/event-stream", where)
 
 
 def _last(events: Iterator[ServerEvent], answer: Answer, *, cut: bool) -> Iterator[Event]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,8 +39,6 @@ class EventParser:
     """
 
     def __init__(self) -> None:
-        self._begin: bytes | None = b""
-        """The first bytes, until they show whether they are a mark of the byte order."""
         self._after_cr = False
         """Whether the last byte ended a line as CR: an LF right behind it belongs to it."""
         self._pending: list[bytes] = []
@@ -59,7 +56,7 @@ class EventParser:
 
     def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
         """The events that this chunk completes."""
-        for line in self._whole_lines(self._without_mark(chunk)):
+        for line in self._whole_lines(chunk):
             yield from self._line(line)
         if self._size > MAX_EVENT:
             raise EventTooLarge(f"one event has more than {MAX_EVENT} bytes")
@@ -71,15 +68,6 @@ class EventParser:
             yield from self._line(rest.decode("utf-8", "replace"))
         yield from self._end_bare()
         yield from self._dispatch()
-
-    def _without_mark(self, chunk: bytes) -> bytes:
-        if self._begin is None:
-            return chunk
-        self._begin += chunk
-        if len(self._begin) < len(codecs.BOM_UTF8) and codecs.BOM_UTF8.startswith(self._begin):
-            return b""
-        begin, self._begin = self._begin, None
-        return begin.removeprefix(codecs.BOM_UTF8)
 
     def _whole_lines(self, chunk: bytes) -> list[str]:
         """The lines that this chunk ends, without their ends; what it begins is kept. Decoded together, since one by one takes twice the time."""
@@ -101,6 +89,7 @@ class EventParser:
         return text.split("\n")
 
     def _line(self, line: str) -> Iterator[ServerEvent]:
+        line = line.lstrip("\ufeff")  # also in the middle: gateways put bodies one after the other
         if self._bare and not _FIELD.match(line):
             yield from self._bare_line(line)
             return

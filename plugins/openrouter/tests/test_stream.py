@@ -47,6 +47,10 @@ def test_events_are_the_same_wherever_the_bytes_are_cut(texts: list[str], points
     assert parsed(cut(stream.encode(), points)) == [("", text) for text in texts]
 
 
+def test_a_mark_of_the_byte_order_before_any_line_hides_nothing() -> None:
+    assert parsed([b"\xef\xbb", b"\xbf\xef\xbb\xbfdata: one\n\n\xef\xbb\xbfdata: two\n\n\xef\xbb\xbf"]) == [("", "one"), ("", "two")]
+
+
 def test_a_line_separator_inside_json_ends_no_line() -> None:
     assert parsed([b'data: {"a":"x\xe2\x80\xa8y\xc2\x85z"}\n\n']) == [("", '{"a":"x\u2028y\x85z"}')]
 

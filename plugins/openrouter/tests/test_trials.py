@@ -267,7 +267,10 @@ def test_t24_a_stream_of_another_name_is_read_where_it_begins_like_one(kind: str
 
 @pytest.mark.trial("T24")
 @pytest.mark.parametrize("headers", [AS_STREAM, NO_TYPE, {"content-type": "text/plain"}], ids=str)
-@pytest.mark.parametrize(("body", "shown"), [("<html><body><h1>Login</h1></body></html>", "Login"), ("Internal Server Error", "Internal Server Error")])
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [("<html><body><h1>Login</h1></body></html>", "Login"), ("Internal Server Error", "Server Error"), ("Oh no\n\ndata: [DONE]\n\n", "Oh no")],
+)
 @pytest.mark.parametrize("broken", [False, True])
 def test_t24_what_is_no_stream_at_all_is_shown(body: str, shown: str, headers: dict[str, str], broken: bool) -> None:
     turn = play(Reply([body.encode()], headers=headers, chunked=True, broken=broken))
