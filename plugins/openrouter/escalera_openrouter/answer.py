@@ -141,7 +141,9 @@ class Answer:
     def whole(self, data: str, *, cut: Exception | None = None) -> Iterator[Event]:
         """A complete answer in one JSON document, from a server that does not stream; `cut` is what broke the connection, if something did."""
         if _is_cut(data) or (cut is not None and not is_document(data)):
-            raise Incomplete(f"The answer of {self._where} broke off before its end.", partial=_text_so_far(data)) from cut
+            yield from self._text_events(_text_so_far(data))
+            yield from self._flush()
+            raise Incomplete(f"The answer of {self._where} broke off before its end.", partial=self.text) from cut
         yield from self.data(data)
         if not self._answered:
             raise ProtocolError(f"{self._where} sent JSON that is no answer: {data[:200]!r}")

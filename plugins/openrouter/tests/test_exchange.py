@@ -333,13 +333,21 @@ def test_a_whole_json_answer_counts_though_the_connection_broke_behind_it() -> N
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize(
     ("end", "partial"),
-    [('"one', "one"), ('"one two\\', "one two"), ('"one \\u00e', "one "), ('"one \\n\\"', 'one \n"'), ('"one"}, "finish', "one"), ("", "")],
+    [
+        ('"one', "one"),
+        ('"one two\\', "one two"),
+        ('"one \\u00e', "one "),
+        ('"one \\n\\"', 'one \n"'),
+        ('"one"}, "finish', "one"),
+        ('"<think>hm</think>so', "so"),
+        ("", ""),
+    ],
 )
 def test_a_json_answer_that_breaks_off_keeps_its_text(broken: bool, end: str, partial: str) -> None:
     body = '{"choices": [{"message": {"role": "assistant", "content": ' + end
     turn = play(Reply([body.encode()], headers={"content-type": "application/json"}, chunked=True, broken=broken))
     assert isinstance(turn.error, Incomplete)
-    assert turn.error.partial == partial
+    assert (turn.error.partial, turn.text) == (partial, partial)
 
 
 def test_usage_before_a_failure_is_told_once() -> None:
