@@ -8,6 +8,9 @@ EscaleraError                     exit
 ├── NotFound                      3     no such session, turn or percept
 ├── Ambiguous                     3     a reference that fits several
 ├── SessionInUse                  4     another process holds the session
+├── QuestionClosed                1     a question that takes no answer any more
+├── AnswerInvalid                 2     an answer that does not fit its question, which stays open
+├── AnswerAwaited                75     a question that still waits for a human
 ├── StoreError                    1     the store cannot be read or written
 │   ├── StoreTooNew                     written by a newer version
 │   ├── StoreReadOnly                   the folder or the file cannot be written
@@ -100,6 +103,26 @@ class SessionInUse(EscaleraError):
     """Another process holds the session's lease (page 1)."""
 
     exit_code = 4
+
+
+class QuestionClosed(EscaleraError):
+    """An answer that came too late, or second; the message names the state in which the question is (page 5)."""
+
+
+class AnswerInvalid(EscaleraError):
+    """Content that does not follow the question's schema. `problems` has each failing field with what it must be."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, problems: Mapping[str, str], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = dict(problems)
+
+
+class AnswerAwaited(EscaleraError):
+    """What was asked for goes on once a human has answered a question that still stands."""
+
+    exit_code = 75
 
 
 class StoreError(EscaleraError):

@@ -120,6 +120,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     place.store.open_turn(claim, turn, plan.standing.session)
     watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
     recorder = Recorder(place.store, claim, turn.index, cancel)
+    ask = _asking(ask, turn, claim.session)
     desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id)
     heard, answered = Heard(), Answered()
     for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
@@ -143,6 +144,11 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     for problem in problems:
         watch(Shown("notice", problem))
     return replace(report, notices=(*report.notices, *problems))
+
+
+def _asking(ask: Ask, turn: Turn, session: str) -> Ask:
+    """Each question with the name of who asks."""
+    return lambda question: ask(replace(question, session=session, turn=turn.index, agent=turn.agent))
 
 
 def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 from orchestrator.clock import Clock
 from orchestrator.errors import EscaleraError, LeaseLost, SessionInUse
+from orchestrator.lifetimes import LEASE_TTL
 from orchestrator.providers import Cancel
 from orchestrator.store import Claim, Store
 
-TTL = timedelta(seconds=60)
 RENEW_EVERY = 20.0
 """Seconds. A renewal that failed is tried again after a quarter of that."""
 END_BEFORE = timedelta(seconds=10)
@@ -43,7 +43,7 @@ def held(store: Store, session: str, owner: str, *, clock: Clock, wait: float, c
 def _claimed(store: Store, session: str, owner: str, *, clock: Clock, wait: float, cancel: Cancel) -> Claim:
     deadline = clock.monotonic() + wait
     while True:
-        claim = store.claim(session, owner, TTL)
+        claim = store.claim(session, owner, LEASE_TTL)
         if isinstance(claim, Claim):
             return claim
         cancel.raise_if_set()
@@ -60,7 +60,7 @@ def _renew(store: Store, claim: Claim, clock: Clock, done: threading.Event, canc
     wait = every
     while not done.wait(wait):
         try:
-            claim = store.renew(claim, TTL)
+            claim = store.renew(claim, LEASE_TTL)
             wait = every
         except EscaleraError as error:
             if isinstance(error, LeaseLost) or claim.expires_at - clock.now() <= END_BEFORE:

@@ -256,13 +256,23 @@ class Question:
     message: str
     mode: Literal["form", "url", "confirm"] = "confirm"
     schema: Mapping[str, Any] = field(default_factory=dict)
+    url: str | None = None
+    """Where the human does it, in the mode `url`."""
+    durable: bool = False
+    """An agent's own question, whose answer may also come when the turn has ended; any other dies with its asker."""
+    session: str | None = None
+    turn: int | None = None
+    agent: str = ""
+    """Who asks, as the core fills it in: a provider leaves these three as they are."""
     withdrawn: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
     """Set by the asker when it wants no answer any more; `ask` then returns `cancel` by `asker`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a question; `by` tells a human's cancel from `expiry` and from `nobody` there to ask."""
+    """What became of a question; `by` tells a human's cancel from `expiry`, from a withdrawal by the `asker`, from `nobody` there
+    to ask, and from `later`: a durable question that stays open, whose answer comes as a message of another turn.
+    """
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, Any] = field(default_factory=dict)

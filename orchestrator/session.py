@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
+from orchestrator.lifetimes import outlived
 from orchestrator.messages import Part, Text, ToolCall, ToolResult, Usage
 
 
@@ -321,7 +322,7 @@ def need_status(need: Need | None, log: TurnLog, now: datetime, expiry_hours: fl
     last = last_escalation_turn(log)
     if last is not None and not waiting and (last.index > need.turn_index if need.during else last.index >= need.turn_index):
         return "fulfilled"
-    if need.updated_at is not None and expiry_hours > 0 and (now - need.updated_at).total_seconds() > expiry_hours * 3600:
+    if outlived(need.updated_at, expiry_hours, now):
         return "expired"
     return "set"
 
@@ -352,9 +353,7 @@ def asking_turn(session: Session, log: TurnLog) -> Turn | None:
 def waiting_lapsed(session: Session, log: TurnLog, now: datetime, expiry_hours: float) -> bool:
     """Whether nobody replied within the limit, counted from the end of the asking turn; an unknown time never lapses."""
     asked = asking_turn(session, log)
-    if asked is None or asked.ended_at is None or expiry_hours <= 0:
-        return False
-    return (now - asked.ended_at).total_seconds() > expiry_hours * 3600
+    return asked is not None and outlived(asked.ended_at, expiry_hours, now)
 
 
 def used_tools(turn: Turn) -> bool:

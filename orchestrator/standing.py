@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from orchestrator.lifetimes import LAST_NEED_KEPT
 from orchestrator.session import LastNeed, Need, NeedStatus, Session, State, Turn, TurnLog, asking_turn, need_status, waiting_lapsed
-
-LAST_NEED_KEPT = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)

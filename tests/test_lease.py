@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import Cancelled, LeaseLost, SessionInUse, StoreError, StoreFull
-from orchestrator.lease import TTL, held
+from orchestrator.lease import held
+from orchestrator.lifetimes import LEASE_TTL
 from orchestrator.providers import Cancel
 from orchestrator.session import Session
 from orchestrator.store import Claim
@@ -39,9 +40,9 @@ def test_a_session_is_held_for_as_long_as_the_block_runs(stores: tuple[SqliteSto
     with held(mine, "s1", "me", clock=clock, wait=0, cancel=Cancel()) as claim:
         assert (claim.session, claim.owner) == ("s1", "me")
         assert theirs.list(None)[0].in_use
-        assert not isinstance(theirs.claim("s1", "them", TTL), Claim)
+        assert not isinstance(theirs.claim("s1", "them", LEASE_TTL), Claim)
 
-    assert isinstance(theirs.claim("s1", "them", TTL), Claim)
+    assert isinstance(theirs.claim("s1", "them", LEASE_TTL), Claim)
 
 
 def test_it_is_given_back_when_the_block_fails(stores: tuple[SqliteStore, SqliteStore], clock: HandClock) -> None:
@@ -49,7 +50,7 @@ def test_it_is_given_back_when_the_block_fails(stores: tuple[SqliteStore, Sqlite
     with pytest.raises(RuntimeError), held(mine, "s1", "me", clock=clock, wait=0, cancel=Cancel()):
         raise RuntimeError("boom")
 
-    assert isinstance(theirs.claim("s1", "them", TTL), Claim)
+    assert isinstance(theirs.claim("s1", "them", LEASE_TTL), Claim)
 
 
 def test_a_session_that_somebody_holds_is_waited_for_and_then_in_use(stores: tuple[SqliteStore, SqliteStore], clock: HandClock) -> None:
@@ -118,7 +119,7 @@ def test_a_lease_is_renewed_while_the_turn_runs(stores: tuple[SqliteStore, Sqlit
         assert renewed.wait(10)
         clock.advance(seconds=50)
         assert clock.now() > claim.expires_at
-        assert not isinstance(theirs.claim("s1", "them", TTL), Claim)
+        assert not isinstance(theirs.claim("s1", "them", LEASE_TTL), Claim)
 
 
 class Refusing:
@@ -162,7 +163,7 @@ def test_a_turn_ends_before_a_lease_lapses_that_cannot_be_renewed(stores: tuple[
         clock.advance(seconds=51)
         assert cancel.event.wait(10)
         assert "lease could not be renewed" in cancel.reason
-        assert not isinstance(theirs.claim("s1", "them", TTL), Claim)
+        assert not isinstance(theirs.claim("s1", "them", LEASE_TTL), Claim)
 
 
 def test_a_lost_lease_cancels_the_turn_at_once(stores: tuple[SqliteStore, SqliteStore], clock: HandClock) -> None:
@@ -176,7 +177,7 @@ def test_a_lost_lease_cancels_the_turn_at_once(stores: tuple[SqliteStore, Sqlite
         with pytest.raises(LeaseLost):
             mine.save(claim, mine.find("s1", "/w"))
 
-    assert isinstance(theirs.claim("s1", "them", TTL), Claim)
+    assert isinstance(theirs.claim("s1", "them", LEASE_TTL), Claim)
 
 
 def test_a_lost_lease_is_not_taken_from_its_new_owner(stores: tuple[SqliteStore, SqliteStore], clock: HandClock) -> None:

@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 
 from orchestrator.messages import CostSource, Part
 from orchestrator.percepts import Percept
+from orchestrator.providers import Answer
+from orchestrator.questions import StoredQuestion
 from orchestrator.session import Session, Turn, TurnLog
 
 
@@ -175,6 +177,30 @@ class Store(Protocol):
 
     def mark_used(self, ids: Sequence[str], at: datetime) -> None:
         """Percepts that were really sent: sets `last_used_at`, resets `idle_seconds`."""
+
+    def add_question(self, stored: StoredQuestion) -> None:
+        """Keep a new question. One that is not durable is withdrawn when this store object dies."""
+
+    def peek_question(self, ref: str) -> StoredQuestion:
+        """By id or unique beginning, as it stands now; no read of it (page 5). Raises `NotFound`, `Ambiguous`."""
+
+    def read_question(self, ref: str) -> StoredQuestion:
+        """An item read: as `peek_question`, and a pending one lives on by it, as far as it may."""
+
+    def questions(self, *, session: str | None = None, pending: bool = False) -> Sequence[StoredQuestion]:
+        """Oldest first, of one session or of all; no read of any."""
+
+    def answer_question(self, identity: str, answer: Answer) -> tuple[StoredQuestion, bool]:
+        """Answer it where it is still open: as it stands now, and whether by this answer. What is accepted too late is kept with it."""
+
+    def expire_question(self, identity: str, expires_at: datetime) -> None:
+        """Expire a pending one whose deadline that is, whatever the wall clock says."""
+
+    def settle_questions(self) -> None:
+        """Write down what is expired or withdrawn already, and remove what was kept long enough."""
+
+    def mark_questions_told(self, identities: Sequence[str]) -> None:
+        """Their askers know how they ended, and what came late."""
 
     def close(self) -> None:
         """Let go of the file."""

@@ -156,13 +156,15 @@ def _salvage(damaged: Path, target: sqlite3.Connection) -> tuple[str, ...]:
             # Without this, SQLite refuses a file that is shorter than its header says.
             source.execute("PRAGMA writable_schema = ON")
             there = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            return tuple(table for table in schema.TABLES if table not in there or not _salvage_table(source, target, table))
+            (version,) = source.execute("PRAGMA user_version").fetchone()
+            expected = [table for table in schema.TABLES if table in there or schema.LATER.get(table, 0) <= version]
+            return tuple(table for table in expected if table not in there or not _salvage_table(source, target, table))
     except sqlite3.Error:
         return schema.TABLES
 
 
 def _salvage_table(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> bool:
-    columns = [name for (_, name, *_) in target.execute(f"PRAGMA table_info({table})")]
+    columns = _columns(target, table, also=_columns(source, table))
     insert = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
     select = f"SELECT rowid, {', '.join(columns)} FROM {table} NOT INDEXED"
     missed: list[int] = []
@@ -172,6 +174,12 @@ def _salvage_table(source: sqlite3.Connection, target: sqlite3.Connection, table
         except sqlite3.Error:
             missed.append(row[0])  # a row that is no longer one of ours, such as one without an id
     return not missed
+
+
+def _columns(connection: sqlite3.Connection, table: str, *, of: str = "main", also: Sequence[str] | None = None) -> list[str]:
+    """The table's columns, those that are `also` in another: an older file has fewer."""
+    names = [name for (_, name, *_) in connection.execute(f"PRAGMA {of}.table_info({table})")]
+    return [name for name in names if also is None or name in also]
 
 
 _HIGHEST = 2**63 - 1
@@ -234,8 +242,9 @@ def _fill(target: sqlite3.Connection, tables: Sequence[str], files: Files, now: 
         try:
             target.execute("BEGIN")
             for table in tables:
-                if table not in {"leases", "meta"}:
-                    target.execute(_FILL_STEPS if table == "steps" else f"INSERT OR IGNORE INTO {table} SELECT * FROM backup.{table}")
+                columns = ", ".join(_columns(target, table, also=_columns(target, table, of="backup")))
+                if table not in {"leases", "meta"} and columns:
+                    target.execute(_FILL_STEPS if table == "steps" else f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {columns} FROM backup.{table}")
             target.execute("COMMIT")
         except sqlite3.Error:
             if target.in_transaction:
@@ -256,6 +265,7 @@ def _tie(target: sqlite3.Connection, now: datetime) -> None:
     target.execute("DELETE FROM steps WHERE turn NOT IN (SELECT id FROM turns)")
     for table in ("external_sessions", "leases"):
         target.execute(f"DELETE FROM {table} WHERE session NOT IN (SELECT id FROM sessions)")
+    target.execute("DELETE FROM questions WHERE session IS NOT NULL AND session NOT IN (SELECT id FROM sessions)")
     target.execute(
         "INSERT OR REPLACE INTO meta SELECT 'fence', max(?, (SELECT coalesce(max(fence), 0) FROM leases),"
         " (SELECT coalesce(max(value), 0) FROM meta WHERE key = 'fence'))",

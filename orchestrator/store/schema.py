@@ -96,12 +96,44 @@ _FIRST = (
     "CREATE TABLE unindexed (turn INTEGER PRIMARY KEY)",
 )
 
-MIGRATIONS = (_FIRST,)
+_QUESTIONS = (
+    # Times in whole milliseconds, as text that sorts; spans in milliseconds. `lock` is the asker's, where the question dies with it.
+    """CREATE TABLE questions (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        session TEXT REFERENCES sessions (id) ON DELETE CASCADE,
+        turn INTEGER,
+        agent TEXT NOT NULL,
+        mode TEXT NOT NULL,
+        message TEXT NOT NULL,
+        requested_schema TEXT NOT NULL,
+        url TEXT,
+        durable INTEGER NOT NULL,
+        lock TEXT,
+        created TEXT NOT NULL,
+        last_touched TEXT NOT NULL,
+        expires_at TEXT NOT NULL,
+        ttl_ms INTEGER NOT NULL,
+        max_age_ms INTEGER NOT NULL,
+        explicit INTEGER NOT NULL,
+        keep_ms INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        answer TEXT,
+        late TEXT,
+        told INTEGER NOT NULL,
+        ended_at TEXT)""",
+    "CREATE INDEX questions_by_state ON questions (state, expires_at)",
+    "CREATE INDEX questions_by_session ON questions (session, told)",
+)
+
+MIGRATIONS = (_FIRST, _QUESTIONS)
 """One entry for each version: the statements that lead to it from the one before."""
 VERSION = len(MIGRATIONS)
 
-TABLES = ("sessions", "turns", "steps", "external_sessions", "leases", "percepts", "meta")
+TABLES = ("sessions", "turns", "steps", "external_sessions", "leases", "percepts", "meta", "questions")
 """What holds the user's data, parents first."""
+LATER = {"questions": 2}
+"""Those that a file has only from that version on."""
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -11,6 +11,8 @@ from pathlib import Path
 from orchestrator.clock import Clock
 from orchestrator.messages import Part, well_formed
 from orchestrator.percepts import Percept
+from orchestrator.providers import Answer
+from orchestrator.questions import StoredQuestion
 from orchestrator.session import Session, Turn
 from orchestrator.store import (
     Claim,
@@ -23,6 +25,7 @@ from orchestrator.store import (
     health,
     leases,
     percepts,
+    questions,
     search,
     sessions,
     turns,
@@ -30,6 +33,7 @@ from orchestrator.store import (
 )
 from orchestrator.store.database import Database
 from orchestrator.store.log import SqliteTurnLog
+from orchestrator.store.questions import Look
 
 
 def open_store(folder: Path, *, clock: Clock, read_only: bool = False) -> SqliteStore:
@@ -205,3 +209,38 @@ class SqliteStore:
 
     def mark_used(self, ids: Sequence[str], at: datetime) -> None:
         self._database.write(lambda connection: percepts.mark_used(connection, ids, at))
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def add_question(self, stored: StoredQuestion) -> None:
+        database = self._database
+        database.write(lambda connection: questions.add(connection, stored, lock=None if stored.question.durable else database.owner_lock()))
+
+    def peek_question(self, ref: str) -> StoredQuestion:
+        return self._database.read(lambda connection: questions.peek(connection, ref, self._look()))
+
+    def read_question(self, ref: str) -> StoredQuestion:
+        return self._database.write(lambda connection: questions.read(connection, ref, self._look()))
+
+    def questions(self, *, session: str | None = None, pending: bool = False) -> Sequence[StoredQuestion]:
+        return self._database.read(lambda connection: questions.listed(connection, self._look(), session=session, pending=pending))
+
+    def answer_question(self, identity: str, answer: Answer) -> tuple[StoredQuestion, bool]:
+        return self._database.write(lambda connection: questions.answer(connection, identity, answer, self._look()))
+
+    def expire_question(self, identity: str, expires_at: datetime) -> None:
+        self._database.write(lambda connection: questions.expire(connection, identity, expires_at, now=self.now()))
+
+    def settle_questions(self) -> None:
+        def settled(connection: sqlite3.Connection) -> None:
+            look = self._look()
+            questions.settle(connection, look)
+            questions.remove_old(connection, now=look.now)
+
+        self._database.write(settled)
+
+    def mark_questions_told(self, identities: Sequence[str]) -> None:
+        self._database.write(lambda connection: questions.mark_told(connection, identities))
+
+    def _look(self) -> Look:
+        return Look(self.now(), self._database.is_dead, self._database.notice)
