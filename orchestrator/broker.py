@@ -116,10 +116,14 @@ class Waiting:
             self._clock.sleep(min(POLL, max(0.01, self.left)), self._cancel.event)
         return ended
 
+    def withdraw(self) -> StoredQuestion:
+        """The asker wants no answer any more: how it ended."""
+        return self._close(Answer("cancel", by="asker"))
+
     def ended(self) -> StoredQuestion | None:
         """How it ended, whoever ended it; `None` while it is open. No read of it: it would never end."""
         if self._question.withdrawn.is_set() or self._cancel.is_set():
-            return self._close(Answer("cancel", by="asker"))
+            return self.withdraw()
         now = self._clock.monotonic()
         if self._looked is not None and now - self._looked < POLL and now < self._until:
             return None

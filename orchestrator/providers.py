@@ -271,7 +271,7 @@ class Question:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What became of a question; `by` tells a human's cancel from `expiry`, from a withdrawal by the `asker`, from `nobody` there
-    to ask, and from `later`: a durable question that stays open, whose answer comes as a message of another turn.
+    to ask, and from a `refused` one that may not be put, and from `later`: a durable question that stays open, whose answer comes as a message of another turn.
     """
 
     action: Literal["accept", "decline", "cancel"]

@@ -25,6 +25,7 @@ COMMANDS = {
     "session": "list, show, search, export, import, rename, fork, drop",
     "need": "what the user is trying to do: show, set, clear, restore",
     "memory": "remembered facts: list, learn, forget",
+    "questions": "what agents ask while they work: list, show, answer, watch",
     "usage": "tokens, cache shares and cost",
     "agents": "configured agents: list, check, use, add",
     "plugins": "what is installed, and what failed to load",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.asking import AtTerminal, Nobody
+from orchestrator.cli.asking import Asking, AtTerminal, left_open
+from orchestrator.cli.continuing import due_questions, offer, with_answers
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
 from orchestrator.cli.output import ReaderGone
@@ -16,8 +18,15 @@ from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
 from orchestrator.cli.sessions import begun, fresh_session, stored_session
 from orchestrator.cli.watch import watcher_for
 from orchestrator.dispatch.turn import Shown
-from orchestrator.errors import OutputFailed
-from orchestrator.providers import Answer, Cancel, Question
+from orchestrator.errors import OutputFailed, UsageError
+from orchestrator.providers import Cancel
+from orchestrator.questions import StoredQuestion
+from orchestrator.session import Session
+from orchestrator.store import Store
+
+if TYPE_CHECKING:
+    from orchestrator.escalation import Workplace
+    from orchestrator.planning.case import Wish
 
 
 @click.command("ask")
@@ -27,6 +36,8 @@ from orchestrator.providers import Answer, Cancel, Question
 @click.option("--new", is_flag=True, help="Begin a session.")
 @click.option("--name", metavar="NAME", help="The session of that name, begun if there is none.")
 @click.option("--timeout", metavar="TIME", help="End the turn after that long, as in 90s or 5m.")
+@click.option("--wait-questions", is_flag=True, help="Where nobody can be asked here, wait for an answer from elsewhere.")
+@click.option("--continue", "go_on", is_flag=True, help="Go on after a question: send its answer to the agent that asked.")
 @click.option("--json", "as_json", is_flag=True, help="Print the turn document.")
 @click.option("--stream-json", is_flag=True, help="Print one event a line, the turn document last.")
 @click.pass_obj
@@ -40,28 +51,26 @@ def command(
     timeout: str | None,
     as_json: bool,
     stream_json: bool,
+    wait_questions: bool,
+    go_on: bool,
     **choice: Any,
 ) -> int:
     """One turn of the session, by the agent that fits; PROMPT may also be piped in."""
     from orchestrator.documents.turn import turn_document
-    from orchestrator.escalation import begin_session, take_turn
+    from orchestrator.escalation import take_turn
     from orchestrator.planning.case import Wish
 
-    text = prompt_text(front, prompt, choice["files"])
+    if go_on and (new or name is not None):
+        raise UsageError("--continue goes on with a session; it does not go with --new or --name")
+    text = prompt_text(front, prompt, choice["files"]) if prompt or choice["files"] or not go_on else ""
     wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
     front.greet()
     store = front.store()
-    stored = stored_session(front, store, ref=session, new=new, name=name)
+    stored = store.find(session, front.workspace) if go_on else stored_session(front, store, ref=session, new=new, name=name)
     chosen = stored or fresh_session(front, name)
     front = front.at(chosen.workspace)
+    broker = front.broker(store)
     place = front.workplace(store, chosen.workspace, turn_timeout=None if timeout is None else front.duration(timeout, "--timeout"))
-    if stored is None:
-        first = not new and name is None
-        begin = partial(begin_session, place, chosen, wish, first=first)
-        if new:
-            begin()
-        else:
-            chosen = begun(store, chosen, first=first, begin=begin)
     watcher = watcher_for(front.output, as_json=as_json, stream_json=stream_json)
     cancel = Cancel()
     unread: list[Exception] = []
@@ -73,20 +82,39 @@ def command(
             unread.append(problem)
             cancel.set("the output has nowhere to go")
 
-    asker = AtTerminal(cancel, watcher.quiet) if front.output.asks else Nobody(lambda text: show(Shown("notice", text)))
-
-    def asked(question: Question) -> Answer:
-        show(Shown("question", question.message, {"mode": question.mode, "requested_schema": dict(question.schema)}))
-        return asker(question)
-
+    human = AtTerminal(watcher.quiet, moves=not front.output.plain) if front.output.asks else None
+    asking = Asking(broker, cancel, human=human, waits=wait_questions, watch=show)
+    due: Sequence[StoredQuestion] = ()
     with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
-        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=show)
+        broker.tidy()
+        if go_on:
+            due = due_questions(broker, chosen.id, asking)
+            wish = with_answers(wish, due, place.templates)
+        elif (waits := offer(broker, chosen.id)) is not None:
+            watcher.notice(waits)
+        if stored is None:
+            chosen = _begun(store, place, chosen, wish, new=new)
+        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asking, watch=show)
     if unread:  # the turn was ended and kept like any cancelled one
         raise unread[0]
-    report = replace(report, notices=(*report.notices, *asker.denied))
-    document = turn_document(report)
+    if due and report.error is None:
+        broker.told(*due)
+    report = replace(report, notices=(*report.notices, *asking.denied, *map(left_open, asking.left)))
+    document = turn_document(report, open_questions=[question.id for question in asking.left])
     watcher.finish(report, document)
     if report.error is not None:
         front.output.notice(f"escalera: {report.error.message}" + (f" ({report.error.hint})" if report.error.hint else ""))
         return report.error.exit_code
-    return 5 if asker.denied else 0
+    return asking.exit_code
+
+
+def _begun(store: Store, place: Workplace, session: Session, wish: Wish, *, new: bool) -> Session:
+    """The session, begun unless another process was quicker with one that does as well."""
+    from orchestrator.escalation import begin_session
+
+    first = not new and session.name is None
+    begin = partial(begin_session, place, session, wish, first=first)
+    if new:
+        begin()
+        return session
+    return begun(store, session, first=first, begin=begin)

@@ -1,112 +1,236 @@
-"""Asking the human at the terminal, in the middle of a turn; where there is none, saying no at once (page 5)."""
+"""Asking the human in the middle of a turn: at the terminal, from another process, or – where nobody is there – not at all (page 5)."""
 
 from __future__ import annotations
 
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
+from orchestrator.answers import choices_of, value_of
+from orchestrator.broker import Broker, Waiting
 from orchestrator.cli.output import write
+from orchestrator.clock import format_time
+from orchestrator.dispatch.turn import Shown, Watch
+from orchestrator.errors import AnswerInvalid, StoreError
 from orchestrator.providers import Answer, Cancel, Question
+from orchestrator.questions import StoredQuestion
 from orchestrator.quoting import one_line
 from orchestrator.terminal import clean
 
 POLL = 0.1
-"""Seconds between two looks at whether the question still stands."""
+"""Seconds between two looks at whether something was typed."""
+
+Human = Callable[[Waiting], StoredQuestion]
+"""Puts an open question to the human who is here; gives it when it has ended, whoever ended it."""
 
 
-class Nobody:
-    """Nobody is there to ask: every question is denied at once, said and kept for the turn document."""
+class Asking:
+    """What the turns of one command ask through."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, broker: Broker, cancel: Cancel, *, human: Human | None, waits: bool, watch: Watch) -> None:
+        """`human` is whoever is here to be asked, if somebody is; `waits` says to wait for an answer from elsewhere where nobody is."""
+        self._broker, self._cancel, self._human, self._waits, self._watch = broker, cancel, human, waits, watch
         self.denied: list[str] = []
+        """What was denied because nobody could be asked."""
+        self.left: list[StoredQuestion] = []
+        """Questions that stay open when the turn has ended."""
+
+    @property
+    def exit_code(self) -> int:
+        """Of a turn that came to its end (page 6)."""
+        return 75 if self.left else 5 if self.denied else 0
 
     def __call__(self, question: Question) -> Answer:
+        if self._human is None and not self._waits and not question.durable:
+            return self._nobody(question)
+        try:
+            stored = self._broker.open(question)
+        except ValueError as refusal:
+            self._tell(f"a question of {question.agent!r} was not put, since {refusal}")
+            return Answer("cancel", by="refused")
+        except StoreError as error:
+            self._tell(f"a question cannot be kept, so nobody can be asked it: {error.message}")
+            return self._nobody(question)
+        self._show(question, stored)
+        if self._human is None and not self._waits:
+            return self._later(stored)
+        ended = self._ended(stored, question)
+        with suppress(StoreError):
+            self._broker.told(ended)
+        return Answer("cancel", by="asker") if ended.given is None else ended.given.answer
+
+    def take_up(self, stored: StoredQuestion) -> None:
+        """Put one that was left open, or wait for its answer, where that can be done here."""
+        if self._human is not None or self._waits:
+            self._ended(stored, stored.question)
+
+    def _ended(self, stored: StoredQuestion, question: Question) -> StoredQuestion:
+        waiting = self._broker.wait(stored, question, self._cancel)
+        return self._elsewhere(waiting) if self._human is None else self._human(waiting)
+
+    def _nobody(self, question: Question) -> Answer:
+        self._show(question, None)
         denial = f"denied, since nobody could be asked: {one_line(question.message, 200)}"
         self.denied.append(denial)
         self._tell(denial)
         return Answer("cancel", by="nobody")
 
+    def _later(self, stored: StoredQuestion) -> Answer:
+        """Leave it open: the agent is told to end its turn, and gets the answer as a message."""
+        self.left.append(stored)
+        return Answer("cancel", by="later")
+
+    def _elsewhere(self, waiting: Waiting) -> StoredQuestion:
+        stored = waiting.stored
+        self._tell(f"waiting for an answer to question {stored.id[:8]}: {one_line(stored.question.message, 200)} ({how_to_answer(stored)})")
+        return waiting.until_it_ends()
+
+    def _show(self, question: Question, stored: StoredQuestion | None) -> None:
+        known = {"id": None, "expiresAt": None} if stored is None else {"id": stored.id, "expiresAt": format_time(stored.life.expires_at)}
+        self._watch(Shown("question", question.message, {"mode": question.mode, "requested_schema": dict(question.schema), **known}))
+
+    def _tell(self, text: str) -> None:
+        self._watch(Shown("notice", text))
+
+
+def left_open(stored: StoredQuestion) -> str:
+    """What is said of a question that waits for its answer when the turn has ended."""
+    return f"question {stored.id[:8]} waits for an answer: {how_to_answer(stored)}; then `escalera ask --continue` goes on"
+
+
+def how_to_answer(stored: StoredQuestion) -> str:
+    """The command that answers it."""
+    names = stored.question.schema.get("properties") if stored.question.mode == "form" else None
+    content = "".join(f" {name}=…" for name in names) if isinstance(names, Mapping) else ""
+    return f"escalera questions answer {stored.id[:8]} --accept{content}, --decline or --cancel"
+
 
 class AtTerminal:
-    """Puts the question on the terminal and reads the answer, for as long as the agent waits for it and the turn runs."""
+    """Puts the question on the terminal and reads the answer, for as long as it is open.
 
-    denied: Sequence[str] = ()
-    """What was denied because nobody could be asked."""
+    Each time it is prompted for counts as a read, so that it does not expire while somebody is at it.
+    """
 
-    def __init__(self, cancel: Cancel, quiet: Callable[[], AbstractContextManager[object]]) -> None:
-        self._cancel = cancel
+    def __init__(self, quiet: Callable[[], AbstractContextManager[object]], *, moves: bool) -> None:
+        """`moves` says whether the cursor may be moved, so that the time that is left counts down where it stands."""
         self._quiet = quiet
         """Keeps everything else off the terminal while the human types."""
+        self._moves = moves
 
-    def __call__(self, question: Question) -> Answer:
+    def __call__(self, waiting: Waiting) -> StoredQuestion:
+        question = waiting.stored.question
         with self._quiet():
             _forget_typed()
-            write(sys.stderr, f"\n{clean(question.message)}\n")
+            write(sys.stderr, f"\n{clean(question.message)}\n" + (f"{clean(question.url)}\n" if question.url else ""))
             try:
-                return self._form(question) if question.mode == "form" else self._confirm(question)
-            except _NoAnswer as none:
-                return Answer("cancel", by=none.by)
+                return self._asked(question, waiting)
+            except _Ended as ended:
+                _forget_typed()
+                write(sys.stderr, f"\n({ended.how})\n")
+                return ended.stored
 
-    def _confirm(self, question: Question) -> Answer:
+    def _asked(self, question: Question, waiting: Waiting) -> StoredQuestion:
         while True:
-            said = self._line("[y]es or [n]o: ", question).strip().lower()
-            if said in ("y", "yes"):
+            answer = self._form(question, waiting) if question.mode == "form" else self._confirm(waiting)
+            try:
+                ended = waiting.answer(answer)
+            except AnswerInvalid as error:
+                write(sys.stderr, f"{clean(error.message)}\n")
+                continue
+            if ended.given is None or ended.given.answer != answer:
+                raise _Ended(ended)
+            return ended
+
+    def _confirm(self, waiting: Waiting) -> Answer:
+        while True:
+            said = self._line("[y]es or [n]o: ", waiting, short=True)
+            if said is None:
+                return Answer("cancel")
+            if said.lower() in ("y", "yes"):
                 return Answer("accept")
-            if said in ("n", "no"):
+            if said.lower() in ("n", "no"):
                 return Answer("decline")
 
-    def _form(self, question: Question) -> Answer:
+    def _form(self, question: Question, waiting: Waiting) -> Answer:
         fields = question.schema.get("properties")
         required = question.schema.get("required") or ()
         content: dict[str, Any] = {}
         for name, field in fields.items() if isinstance(fields, Mapping) else ():
-            value = self._field(str(field.get("title") or name), field, question, required=name in required)
+            for line in _told(field):
+                write(sys.stderr, clean(line) + "\n")
+            said, value = self._field(str(field.get("title") or name), field, waiting, required=name in required)
+            if not said:
+                return Answer("cancel")
             if value is not None:
                 content[name] = value
         return Answer("accept", content)
 
-    def _field(self, title: str, field: Mapping[str, Any], question: Question, *, required: bool) -> object:
-        several = field.get("type") == "array"
-        choices = [str(choice) for choice in (field.get("items") or {} if several else field).get("enum") or ()]
-        for line in (*_told(field), *(f"  {number}. {choice}" for number, choice in enumerate(choices, 1))):
-            write(sys.stderr, clean(line) + "\n")
+    def _field(self, title: str, field: Mapping[str, Any], waiting: Waiting, *, required: bool) -> tuple[bool, object]:
+        """Whether something was said, and the value; `None` for a field that is left out."""
+        choices, several = choices_of(field), field.get("type") == "array"
         how = " (numbers, with commas between them)" if choices and several else " (a number)" if choices else ""
         while True:
-            said = self._line(f"{clean(title)}{how}: ", question).strip()
+            said = self._line(f"{clean(title)}{how}: ", waiting, short=bool(choices))
+            if said is None:
+                return False, None
             if not said and not required:
-                return None
+                return True, field.get("default")
             try:
-                return _value(said, field, choices, several=several)
+                if not said and field.get("type", "string") == "string" and not choices:
+                    raise ValueError("cannot be empty")
+                return True, value_of(field, said)
             except ValueError as error:
-                write(sys.stderr, f"{error}\n")
+                write(sys.stderr, f"this {clean(str(error))}\n")
 
-    def _line(self, prompt: str, question: Question) -> str:
-        """A line that was typed. Raises `_NoAnswer` when the agent takes the question back, or the human ends the input or the turn."""
-        write(sys.stderr, prompt)
+    def _line(self, prompt: str, waiting: Waiting, *, short: bool) -> str | None:
+        """What was typed; `None` at the end of the input. Raises `_Ended` when the question ends otherwise.
+
+        `short` says that no answer is so long that it wraps: only then the line above may be written to.
+        """
+        ended = waiting.ended()
+        if ended is not None:
+            raise _Ended(ended)
+        waiting.read()
+        shown = _time_left(waiting.left)
+        write(sys.stderr, f"{shown}\n{prompt}")
         while not _typed():
-            if question.withdrawn.is_set():
-                raise _NoAnswer("asker")
-            if self._cancel.is_set():
-                raise _NoAnswer("human")
+            ended = waiting.ended()
+            if ended is not None:
+                raise _Ended(ended)
+            if self._moves and short and (now := _time_left(waiting.left)) != shown:
+                shown = now
+                write(sys.stderr, f"\x1b7\x1b[1A\r\x1b[2K{shown}\x1b8")
         line = _read()
-        if not line:
-            raise _NoAnswer("human")
-        return line
+        return line.strip() if line else None
 
 
-class _NoAnswer(Exception):
-    def __init__(self, by: str) -> None:
-        super().__init__(by)
-        self.by = by
+class _Ended(Exception):
+    """The question has ended, and not by what was typed here."""
+
+    def __init__(self, stored: StoredQuestion) -> None:
+        super().__init__()
+        self.stored = stored
+
+    @property
+    def how(self) -> str:
+        given = self.stored.given
+        if given is None or given.answer.by == "asker":
+            return "the question was withdrawn"
+        if given.answer.by == "expiry":
+            return "nobody answered in time" + ("; what you answered is kept" if self.stored.late else "")
+        return f"answered elsewhere: {given.answer.action}"
+
+
+def _time_left(seconds: float) -> str:
+    whole = int(seconds)
+    return f"({whole // 60}:{whole % 60:02} left; Enter gives more time)"
 
 
 def _forget_typed() -> None:
-    """What was typed before the question stood there is no answer to it."""
+    """What was typed before the question stood there is no answer to it; nor is what was begun when it ended an answer to the next."""
     if os.name == "posix" and sys.stdin.isatty():
         import termios
 
@@ -128,36 +252,9 @@ def _read() -> str:
 
 
 def _told(field: Mapping[str, Any]) -> Iterator[str]:
+    """What stands above the prompt for a field."""
     described = field.get("description")
     if isinstance(described, str):
         yield f"  {described}"
-
-
-def _value(said: str, field: Mapping[str, Any], choices: Sequence[str], *, several: bool) -> object:
-    """What was typed, as the field wants it. Raises `ValueError` saying what it wants."""
-    if choices:
-        chosen = [_choice(part.strip(), choices) for part in (said.split(",") if several else [said])]
-        return chosen if several else chosen[0]
-    kind = field.get("type")
-    if kind == "boolean":
-        if said.lower() not in ("y", "yes", "true", "n", "no", "false"):
-            raise ValueError("yes or no?")
-        return said.lower() in ("y", "yes", "true")
-    if kind in ("integer", "number"):
-        try:
-            return int(said) if kind == "integer" else float(said)
-        except ValueError:
-            raise ValueError("this wants a number") from None
-    if not said:
-        raise ValueError("this cannot be empty")
-    return said
-
-
-def _choice(said: str, choices: Sequence[str]) -> str:
-    """By number or by its own words."""
-    if said.isdecimal() and 1 <= int(said) <= len(choices):
-        return choices[int(said) - 1]
-    match = [choice for choice in choices if choice.casefold() == said.casefold()]
-    if not match:
-        raise ValueError(f"choose from 1 to {len(choices)}")
-    return match[0]
+    for number, (_, words) in enumerate(choices_of(field), 1):
+        yield f"  {number}. {words}"

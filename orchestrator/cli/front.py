@@ -6,6 +6,7 @@ import random
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
 if TYPE_CHECKING:
+    from orchestrator.broker import Broker
     from orchestrator.crew import Crew
     from orchestrator.escalation import Workplace
     from orchestrator.hooks import Hooks
@@ -231,6 +233,16 @@ class Front:
         for notice in store.notices[self._told :]:
             self.output.notice(notice)
         self._told = len(store.notices)
+
+    def broker(self, store: Store) -> Broker:
+        """Between the agents that ask and whoever answers; a question lives by the settings of the moment it is asked."""
+        from orchestrator.broker import Broker, Terms
+
+        def terms() -> Terms:
+            ttl, max_age, keep = (timedelta(seconds=self.settings.value(f"questions.{name}")) for name in ("ttl", "max_age", "keep"))
+            return Terms(ttl, max_age, keep)
+
+        return Broker(store, self.clock, terms, self.new_id)
 
     def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None, long_lived: bool = False, crew: Crew | None = None) -> Workplace:
         """Where turns are taken: one of them, or with `long_lived` as many as come until `close`; by that crew, or a new one."""

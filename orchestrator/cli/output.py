@@ -14,7 +14,7 @@ from orchestrator.errors import OutputFailed
 from orchestrator.terminal import clean, escape_controls
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import Document, StreamLine
+    from orchestrator.documents.kinds import Document, QuestionDocument, StreamLine
     from orchestrator.documents.session import SessionDocument
 
 
@@ -45,7 +45,7 @@ class Output:
         write(sys.stdout, json_text(document))
 
     @staticmethod
-    def print_line(line: StreamLine) -> None:
+    def print_line(line: StreamLine | QuestionDocument) -> None:
         """One line of a stream."""
         write(sys.stdout, json_text(line, indent=None))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import Ambiguous, BudgetExceeded, ContextOverflow, EscaleraError, ProviderError, TimedOut, Transient
+from orchestrator.errors import Ambiguous, AnswerInvalid, BudgetExceeded, ContextOverflow, EscaleraError, ProviderError, TimedOut, Transient
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import ErrorDocument, ErrorObject
@@ -32,6 +32,8 @@ def error_object(error: EscaleraError) -> ErrorObject:
             fields["limit"], fields["needed"] = error.limit, error.needed
         case BudgetExceeded():
             fields["limit"], fields["parts"] = error.limit, error.parts
+        case AnswerInvalid():
+            fields["problems"] = error.problems
         case Ambiguous():
             fields["candidates"] = list(error.candidates)
     return fields

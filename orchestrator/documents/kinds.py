@@ -16,6 +16,7 @@ from orchestrator.lifetimes import Lifetime
 from orchestrator.messages import CostSource
 from orchestrator.modes import Mode
 from orchestrator.providers import CheckStatus
+from orchestrator.questions import QuestionState
 from orchestrator.session import NeedSource, NeedStatus, Outcome, Role, State
 from orchestrator.spending import CostLabel
 from orchestrator.store import UsageKey
@@ -36,6 +37,9 @@ Moment = Annotated[str, Schema(format="date-time", pattern=r"^\d{4}-\d\d-\d\dT\d
 Stated = Annotated[str, Schema(minLength=1)]
 Count = Annotated[int, Schema(minimum=0)]
 Json = dict[str, Any]  # tool arguments, a provider's body, an answer's schema: any JSON object
+
+
+QuestionMode = Literal["form", "url", "confirm"]
 
 
 # -- turns ---------------------------------------------------------------------------------------
@@ -63,7 +67,7 @@ class UsageObject(TypedDict):
 
 
 class ErrorObject(TypedDict):
-    """What went wrong. `type` is a class of the error tree; the last five stand where that class has them."""
+    """What went wrong. `type` is a class of the error tree; the last six stand where that class has them."""
 
     type: Annotated[str, Schema(pattern="^[A-Z][A-Za-z]+$")]
     message: str
@@ -72,6 +76,8 @@ class ErrorObject(TypedDict):
     agent: str | None
     retry_after: float | None
     which: NotRequired[Literal["first_byte", "idle", "turn"]]
+    problems: NotRequired[dict[str, str]]
+    """Of an answer: each field that does not fit, with what it must be."""
     limit: NotRequired[int | None]
     needed: NotRequired[int | None]
     parts: NotRequired[dict[str, int]]
@@ -105,6 +111,8 @@ class TurnFields(TypedDict):
     error: ErrorObject | None
     escalated_from: Count | None
     """The primary turn that handed over."""
+    open_questions: list[Stated]
+    """Questions of the agent that wait for a human though the turn has ended, by id."""
 
 
 class TurnDocument(TurnFields):
@@ -169,8 +177,11 @@ class QuestionEvent(Line):
 
     type: Literal["question"]
     message: str
-    mode: Literal["form", "url", "confirm"]
+    mode: QuestionMode
     requested_schema: Json
+    id: str | None
+    """Null where it was denied at once, since nobody could be asked."""
+    expiresAt: Moment | None
 
 
 class RetryEvent(Line):
@@ -519,6 +530,51 @@ class PerceptDocument(PerceptObject):
     """After `learn`: false where the fact was known and was reinforced. Null after `forget`."""
 
 
+# -- questions -----------------------------------------------------------------------------------
+
+
+class GivenObject(TypedDict):
+    """An answer; `by` is `human`, or `expiry` or `asker` where a question was cancelled without one."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Json
+    by: Stated
+    at: Moment
+
+
+class QuestionObject(Lifetime):
+    """What an agent asks a human. A withdrawn question is answered: cancelled by its `asker`."""
+
+    id: Stated
+    session: str | None
+    turn: Count | None
+    agent: str
+    mode: QuestionMode
+    message: str
+    requested_schema: Json
+    url: str | None
+    durable: bool
+    """Whether the answer may also come when the turn has ended."""
+    created: Moment
+    state: QuestionState
+    answer: GivenObject | None
+    late: list[GivenObject]
+    """Answers that came too late, and are kept."""
+
+
+class QuestionsDocument(TypedDict):
+    """`questions list --json`, oldest first."""
+
+    format: Literal["escalera.questions/1"]
+    questions: list[QuestionObject]
+
+
+class QuestionDocument(QuestionObject):
+    """`questions show` and `answer` with `--json`, and each line of `questions watch --json`."""
+
+    format: Literal["escalera.question/1"]
+
+
 # -- agents, plugins, settings -------------------------------------------------------------------
 
 
@@ -737,6 +793,8 @@ Document = (
     | NeedDocument
     | PerceptsDocument
     | PerceptDocument
+    | QuestionsDocument
+    | QuestionDocument
     | AgentsDocument
     | AgentDocument
     | ChecksDocument

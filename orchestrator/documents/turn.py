@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from orchestrator.documents.kinds import ReasonObject, TurnDocument, UsageObject
 
 
-def turn_document(report: Report) -> TurnDocument:
-    """The report of a turn as `ask --json` prints it."""
+def turn_document(report: Report, *, open_questions: Sequence[str] = ()) -> TurnDocument:
+    """The report of a turn as `ask --json` prints it; `open_questions` are the ids of those that wait though it has ended."""
     turn, plan = report.turn, report.plan
     told = turn.outcome in TOLD
     return {
@@ -40,6 +40,7 @@ def turn_document(report: Report) -> TurnDocument:
         "notices": list(report.notices),
         "error": None if report.error is None else error_object(report.error),
         "escalated_from": report.escalated_from,
+        "open_questions": list(open_questions),
     }
 
 

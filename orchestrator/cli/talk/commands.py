@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.cli.continuing import due_questions, with_answers
 from orchestrator.cli.front import Front
 from orchestrator.cli.memory import learned, say_learned, say_percepts
 from orchestrator.cli.need import cleared, restored, say_need, stated, usable_need
 from orchestrator.cli.plan import show_plan
 from orchestrator.cli.prompt import with_files
+from orchestrator.cli.questions import say_questions
 from orchestrator.cli.session import summary_line
 from orchestrator.cli.sessions import named_session
 from orchestrator.cli.talk.attachments import named_files
@@ -20,6 +22,7 @@ from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Cancel
+from orchestrator.questions import untold
 from orchestrator.quoting import one_line
 from orchestrator.routing import Choice, Pin
 from orchestrator.session import TOLD, Role, State, Turn
@@ -50,7 +53,7 @@ COMMANDS = (
     Command("plan", "[MSG]", "what the next turn would be and would send"),
     Command("why", "", "why the last turn went to whom it went, and how"),
     Command("usage", "", "tokens and cost of this session"),
-    Command("questions", "", "what agents ask"),
+    Command("questions", "[send]", "what agents asked; send: tell the agent what was answered when its turn had ended"),
     Command("undo", "", "take the last turn out of the session; a fork keeps it"),
     Command("retry", "[AGENT]", "undo the last turn and send its prompt again, to the same agent or another"),
     Command("new", "[NAME]", "begin another session"),
@@ -108,6 +111,8 @@ class Commands:
                 return self._role(Role.PRIMARY, rest, cancel, attach)
             case "retry":
                 return self._retry(rest, cancel)
+            case "questions" if rest:
+                return self._send_answers(rest)
             case "quit" | "exit":
                 raise Leave
         done: dict[str, Callable[[str, Cancel], None]] = {
@@ -215,9 +220,26 @@ class Commands:
         say_usage(self._front, "agent", spent(sums, prices), total(sums, prices))
 
     def _questions(self, _rest: str, _cancel: Cancel) -> None:
-        self._say("what an agent asks while it works appears here, and is answered here")
+        broker = self._talk.front.broker(self._talk.store)
+        found = broker.listed(session=self._talk.session.id, pending=False) if self._talk.is_stored else ()
+        shown = [stored for stored in found if stored.is_pending or untold(stored)]
+        say_questions(self._front, shown)
+        if any(map(untold, shown)):
+            self._say("/questions send tells the agent what was answered")
+        self._say("what an agent asks while it works appears here, and is answered here or with `escalera questions`")
         if self._talk.standing().state is State.WAITING:
             self._say("its last answer ended with a question: the next message is the reply; /primary leaves it")
+
+    def _send_answers(self, rest: str) -> Wish:
+        if rest != "send":
+            raise _usage("questions")
+        if not self._talk.is_stored:
+            raise NotFound("nothing was asked yet")
+        front, session = self._talk.front, self._talk.session
+        broker = front.broker(self._talk.store)
+        due = due_questions(broker, session.id)
+        broker.told(*due)  # before the turn: what became of it, /retry can send again
+        return with_answers(Wish(""), due, front.templates(front.project(session.workspace)))
 
     def _help(self, _rest: str, _cancel: Cancel) -> None:
         width = max(len(command.usage) for command in COMMANDS)

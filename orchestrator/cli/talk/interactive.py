@@ -14,7 +14,8 @@ from pathlib import Path
 
 from prompt_toolkit.application import in_terminal
 
-from orchestrator.cli.asking import AtTerminal, Nobody
+from orchestrator.broker import Waiting
+from orchestrator.cli.asking import Asking, AtTerminal, left_open
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import ENDING, cancelled_by_signals
 from orchestrator.cli.output import Output
@@ -31,7 +32,8 @@ from orchestrator.cli.watch import summary
 from orchestrator.dispatch.turn import Shown
 from orchestrator.errors import EscaleraError
 from orchestrator.planning.case import Wish
-from orchestrator.providers import Answer, Cancel, Question
+from orchestrator.providers import Cancel
+from orchestrator.questions import StoredQuestion
 from orchestrator.recording import Report
 from orchestrator.session import State
 from orchestrator.terminal import clean
@@ -70,9 +72,8 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    question: Question
-    cancel: Cancel
-    answer: Future[Answer]
+    waiting: Waiting
+    ended: Future[StoredQuestion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,17 +242,15 @@ class Interactive:
         self._post(job)
 
     def _turn(self, wish: Wish, cancel: Cancel) -> Report:
-        nobody = Nobody(lambda text: self._post(Shown("notice", text)))
+        human = self._human if self._output.asks else None
+        asking = Asking(self._talk.front.broker(self._talk.store), cancel, human=human, waits=False, watch=self._post)
+        report = self._talk.take(wish, cancel=cancel, ask=asking, watch=self._post)
+        return replace(report, notices=(*report.notices, *asking.denied, *map(left_open, asking.left)))
 
-        def asked(question: Question) -> Answer:
-            if not self._output.asks:
-                return nobody(question)
-            waiting = _Asked(question, cancel, Future())
-            self._post(waiting)
-            return waiting.answer.result()
-
-        report = self._talk.take(wish, cancel=cancel, ask=asked, watch=self._post)
-        return replace(report, notices=(*report.notices, *nobody.denied))
+    def _human(self, waiting: Waiting) -> StoredQuestion:
+        asked = _Asked(waiting, Future())
+        self._post(asked)
+        return asked.ended.result()
 
     def _post(self, item: object) -> None:
         """Hand something over to the loop; when that has ended, there is nobody to see it."""
@@ -297,12 +296,12 @@ class Interactive:
         self._asks = True
         try:
             async with in_terminal():
-                answer = await asyncio.to_thread(AtTerminal(asked.cancel, nullcontext), asked.question)
-            asked.answer.set_result(answer)
+                ended = await asyncio.to_thread(AtTerminal(nullcontext, moves=True), asked.waiting)
+            asked.ended.set_result(ended)
         finally:
             self._asks = False
-            if not asked.answer.done():
-                asked.answer.set_result(Answer("cancel", by="nobody"))
+            if not asked.ended.done():
+                asked.ended.set_result(asked.waiting.withdraw())
         self._view.begin("going on")
 
     def _ended(self, job: _Job) -> None:

@@ -6,19 +6,19 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
-from orchestrator.cli.asking import POLL, AtTerminal, Nobody
+from orchestrator.cli.asking import POLL, Asking, AtTerminal, left_open
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
 from orchestrator.cli.output import write
 from orchestrator.cli.talk.commands import Commands, Leave
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.cli.watch import watcher_for
-from orchestrator.dispatch.turn import Shown
 from orchestrator.documents.turn import turn_document
 from orchestrator.errors import EscaleraError
 from orchestrator.planning.case import Wish
-from orchestrator.providers import Answer, Cancel, Question
+from orchestrator.providers import Cancel
 
 CANCELLED = 130
 
@@ -84,19 +84,17 @@ class Lines:
 
     def _turn(self, wish: Wish, cancel: Cancel) -> int:
         watcher = watcher_for(self._front.output, as_json=False, stream_json=False)
-        asker = AtTerminal(cancel, watcher.quiet) if self._front.output.asks else Nobody(watcher.notice)
-
-        def asked(question: Question) -> Answer:
-            watcher.show(Shown("question", question.message))
-            return asker(question)
-
+        output = self._front.output
+        human = AtTerminal(watcher.quiet, moves=not output.plain) if output.asks else None
+        asking = Asking(self._talk.front.broker(self._talk.store), cancel, human=human, waits=False, watch=watcher.show)
         with watcher:
-            report = self._talk.take(wish, cancel=cancel, ask=asked, watch=watcher.show)
+            report = self._talk.take(wish, cancel=cancel, ask=asking, watch=watcher.show)
+        report = replace(report, notices=(*report.notices, *map(left_open, asking.left)))
         watcher.finish(report, turn_document(report))
         if report.error is not None:
             self._front.output.notice(told(report.error))
             return report.error.exit_code
-        return 5 if asker.denied else 0
+        return asking.exit_code
 
 
 class _Ended(Exception):
