@@ -15,12 +15,16 @@ from orchestrator.settings.secrets import is_secret_name
 
 MAX_CONTENT = 256 * 1024
 """Characters of an answer as JSON."""
+MAX_QUESTION = 64 * 1024
+"""Characters of a question and of its schema. A longer one is not put: what is not shown would be approved unseen."""
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+")
 
 
 def refusal_of(question: Question) -> str | None:
     """Why a question may not be put to a human; `None` where it may: a form has flat fields, and asks for no secret."""
+    if len(question.message) > MAX_QUESTION or not _fits(question.schema):
+        return f"it has more than {MAX_QUESTION:,} characters"
     if question.mode != "form":
         return None
     fields = question.schema.get("properties", {})
@@ -41,16 +45,27 @@ def problems_of(question: Question, answer: Answer) -> dict[str, str]:
         return {"": f"must be at most {MAX_CONTENT:,} characters long"}
     if question.mode != "form":
         return dict.fromkeys(answer.content, "is not asked for")
-    fields = _fields(question.schema)
+    fields = fields_of(question)
     if fields and not answer.content:
         return {"": f"must have the fields {', '.join(fields)}"}
-    required = [name for name in question.schema.get("required") or () if isinstance(name, str)]
-    problems = {name: "is missing" for name in required if name not in answer.content}
+    problems = {name: "is missing" for name in fields if is_required(question, name) and name not in answer.content}
     for name, value in answer.content.items():
         problem = _wrong(fields[name], value) if name in fields else "is not asked for"
         if problem is not None:
             problems[name] = problem
     return problems
+
+
+def fields_of(question: Question) -> dict[str, Mapping[str, Any]]:
+    """The fields of a form by name; none of any other question."""
+    fields = question.schema.get("properties") if question.mode == "form" else None
+    return {str(name): field for name, field in fields.items() if isinstance(field, Mapping)} if isinstance(fields, Mapping) else {}
+
+
+def is_required(question: Question, name: str) -> bool:
+    """Whether a form must have that field."""
+    required = question.schema.get("required")
+    return isinstance(required, list | tuple) and name in required
 
 
 def value_of(field: Mapping[str, Any], said: str) -> object:
@@ -78,9 +93,11 @@ def choices_of(field: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(str(value), str(word)) for value, word in zip(values, words, strict=True)]
 
 
-def _fields(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    fields = schema.get("properties")
-    return {str(name): field for name, field in fields.items() if isinstance(field, Mapping)} if isinstance(fields, Mapping) else {}
+def _fits(schema: Mapping[str, Any]) -> bool:
+    try:
+        return len(json.dumps(dict(schema))) <= MAX_QUESTION
+    except (TypeError, ValueError, RecursionError):  # no JSON at all, or without end
+        return False
 
 
 def _unusable(name: str, field: object) -> str | None:
@@ -89,7 +106,7 @@ def _unusable(name: str, field: object) -> str | None:
     kind = field.get("type", "string")
     if kind == "array":
         return None if choices_of(field) else "is a list of something else than choices"
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         return f"is of the type {kind!r}, which is not flat"
     if kind == "string" and not choices_of(field) and (field.get("format") == "password" or field.get("writeOnly") is True or is_secret_name(name)):
         return "asks for a secret, which no form may"
@@ -133,7 +150,7 @@ def _out_of_bounds(size: float, field: Mapping[str, Any], low: str, high: str, w
 
 
 def _bound(value: Any) -> float | None:  # of a stranger's schema
-    return value if _is_number(value) else None
+    return value if _is_number(value) and abs(value) < 1e300 else None
 
 
 def _wrong_format(name: object, value: str) -> str | None:
@@ -144,7 +161,7 @@ def _wrong_format(name: object, value: str) -> str | None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _is_whole(value: object) -> bool:

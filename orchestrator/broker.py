@@ -54,7 +54,7 @@ class Broker:
     def read(self, ref: str) -> StoredQuestion:
         """An item read, by which a pending question lives on. Where that cannot be stored, the deadline stays as it is stored."""
         stored = self._store.peek_question(ref)
-        if not stored.is_pending or not stored.life.gains_by_touch(self._store.now()):
+        if stored.settled and not (stored.is_pending and stored.life.gains_by_touch(self._store.now())):
             return stored
         try:
             return self._store.read_question(stored.id)
@@ -129,6 +129,8 @@ class Waiting:
             return None
         self._looked = now
         self._see(lambda: self._broker.peek(self.stored.id))
+        if not self.stored.is_pending and not self.stored.settled:
+            self._see(lambda: self._store.read_question(self.stored.id))  # before the asker is told, so that everyone is told the same
         if not self.stored.is_pending:
             return self.stored
         return self._expire() if now >= self._until else None

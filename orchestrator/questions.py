@@ -43,6 +43,9 @@ class StoredQuestion:
     told: bool = False
     """Whether the asker knows how it ended, and everything that came late."""
 
+    settled: bool = field(default=True, compare=False)
+    """Whether its end is written down. Until then it is overdue, or its asker gone, and another process may still be the first to end it."""
+
     @property
     def is_pending(self) -> bool:
         return self.state is QuestionState.PENDING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from orchestrator.answers import choices_of, value_of
+from orchestrator.answers import choices_of, fields_of, is_required, value_of
 from orchestrator.broker import Broker, Waiting
 from orchestrator.cli.output import write
 from orchestrator.clock import format_time
@@ -103,8 +104,7 @@ def left_open(stored: StoredQuestion) -> str:
 
 def how_to_answer(stored: StoredQuestion) -> str:
     """The command that answers it."""
-    names = stored.question.schema.get("properties") if stored.question.mode == "form" else None
-    content = "".join(f" {name}=…" for name in names) if isinstance(names, Mapping) else ""
+    content = "".join(f" {name}=…" for name in fields_of(stored.question))
     return f"escalera questions answer {stored.id[:8]} --accept{content}, --decline or --cancel"
 
 
@@ -155,13 +155,11 @@ class AtTerminal:
                 return Answer("decline")
 
     def _form(self, question: Question, waiting: Waiting) -> Answer:
-        fields = question.schema.get("properties")
-        required = question.schema.get("required") or ()
         content: dict[str, Any] = {}
-        for name, field in fields.items() if isinstance(fields, Mapping) else ():
+        for name, field in fields_of(question).items():
             for line in _told(field):
                 write(sys.stderr, clean(line) + "\n")
-            said, value = self._field(str(field.get("title") or name), field, waiting, required=name in required)
+            said, value = self._field(str(field.get("title") or name), field, waiting, required=is_required(question, name))
             if not said:
                 return Answer("cancel")
             if value is not None:
@@ -225,7 +223,7 @@ class _Ended(Exception):
 
 
 def _time_left(seconds: float) -> str:
-    whole = int(seconds)
+    whole = math.ceil(seconds)
     return f"({whole // 60}:{whole % 60:02} left; Enter gives more time)"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.answers import choices_of, value_of
+from orchestrator.answers import choices_of, fields_of, is_required, value_of
 from orchestrator.broker import POLL, Broker
 from orchestrator.cli.asking import how_to_answer
 from orchestrator.cli.front import Front
@@ -75,9 +75,8 @@ def show(front: Front, ref: str, as_json: bool) -> None:
     front.output.say(stored.question.message)
     if stored.question.url:
         front.output.say(stored.question.url)
-    fields = stored.question.schema.get("properties") if stored.question.mode == "form" else None
-    for name, field in fields.items() if isinstance(fields, Mapping) else ():
-        front.output.say(_field_line(name, field, required=name in (stored.question.schema.get("required") or ())))
+    for name, field in fields_of(stored.question).items():
+        front.output.say(_field_line(name, field, required=is_required(stored.question, name)))
     front.output.say()
     front.output.say(how_to_answer(stored) if stored.is_pending else _ending(stored))
 
@@ -146,16 +145,15 @@ def _content(stored: StoredQuestion, given: Sequence[str]) -> dict[str, Any]:
     """The fields, typed as the question wants them. Raises `UsageError`, `AnswerInvalid`."""
     if len(given) == 1 and given[0].lstrip().startswith("{"):
         return _json_content(given[0])
-    fields = stored.question.schema.get("properties")
+    fields = fields_of(stored.question)
     content: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise UsageError(f"{one_line(pair, 60)!r} is no field: give one JSON object, or key=value pairs")
-        field = fields.get(name) if isinstance(fields, Mapping) else None
         try:
-            content[name] = value_of(field, value) if isinstance(field, Mapping) else value
+            content[name] = value_of(fields[name], value) if name in fields else value
         except ValueError as problem:
             content[name], problems[name] = value, str(problem)
     if problems and stored.is_pending:

@@ -185,7 +185,7 @@ class Store(Protocol):
         """By id or unique beginning, as it stands now; no read of it (page 5). Raises `NotFound`, `Ambiguous`."""
 
     def read_question(self, ref: str) -> StoredQuestion:
-        """An item read: as `peek_question`, and a pending one lives on by it, as far as it may."""
+        """An item read: a pending one lives on by it, as far as it may; the end of any other is written down."""
 
     def questions(self, *, session: str | None = None, pending: bool = False) -> Sequence[StoredQuestion]:
         """Oldest first, of one session or of all; no read of any."""

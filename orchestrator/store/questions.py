@@ -54,8 +54,11 @@ def peek(connection: sqlite3.Connection, ref: str, look: Look) -> StoredQuestion
 
 
 def read(connection: sqlite3.Connection, ref: str, look: Look) -> StoredQuestion:
-    """An item read: as `peek`, and what is pending lives on by it."""
+    """An item read: what is pending lives on by it, and what has ended is written down."""
     found = _found(connection, ref, look)
+    if not found.settled:
+        settle(connection, look, identity=found.id)
+        return _found(connection, found.id, look)
     life = found.life.touched(look.now)
     if not found.is_pending or life == found.life:
         return found
@@ -150,9 +153,9 @@ def _as_it_stands(stored: StoredQuestion, lock: str | None, look: Look) -> Store
     if not stored.is_pending:
         return stored
     if not stored.life.is_alive(look.now):
-        return replace(stored, state=QuestionState.EXPIRED, given=Given(_BY_EXPIRY, stored.life.expires_at))
+        return replace(stored, state=QuestionState.EXPIRED, given=Given(_BY_EXPIRY, stored.life.expires_at), settled=False)
     if look.is_dead(lock):
-        return replace(stored, state=QuestionState.ANSWERED, given=Given(_BY_ASKER, whole_ms(look.now)))
+        return replace(stored, state=QuestionState.ANSWERED, given=Given(_BY_ASKER, whole_ms(look.now)), settled=False)
     return stored
 
 

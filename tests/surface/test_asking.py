@@ -71,7 +71,9 @@ def _own_terminal() -> None:
 def test_permission_is_given_at_the_terminal(shell: Shell, asks) -> None:
     asks("Bash", {"command": "touch \x1b[31mmade.txt"})
 
-    shown, code = at_terminal(shell, "ask", "--escalate", "go", typed=[("[y]es or [n]o: ", "what?\n"), ("what?\r\n[y]es or [n]o: ", "y\n")])
+    shown, code = at_terminal(
+        shell, "ask", "--escalate", "go", typed=[("[y]es or [n]o: ", "what?\n"), ("what?\r\n(2:00 left; Enter gives more time)\r\n[y]es or [n]o: ", "y\n")]
+    )
 
     assert code == 0
     assert "Claude Code wants to use Bash" in shown
@@ -91,7 +93,7 @@ def test_permission_is_refused_at_the_terminal(shell: Shell, asks) -> None:
 def test_questions_with_choices_are_answered_by_number_or_word(shell: Shell, asks) -> None:
     asks("AskUserQuestion", COLOURS)
 
-    typed = [("Colour (a number): ", "7\n"), ("choose from 1 to 2", "blue\n"), ("commas between them): ", "1, top\n")]
+    typed = [("Colour (a number): ", "7\n"), ("a number from 1 to 2", "blue\n"), ("commas between them): ", "1, top\n")]
     shown, code = at_terminal(shell, "ask", "--escalate", "go", typed=typed)
 
     assert code == 0
