@@ -104,7 +104,7 @@ def whole_ms(moment: datetime) -> datetime:
 
 
 def idle_deadline(last_used: datetime | None, hours: float) -> datetime | None:
-    """The end of something that lives so many hours from its start or last use; `None` where it never ends (0 hours, an unknown time, or beyond the calendar)."""
+    """The end of what lives so many hours from its start or last use; `None` where it never ends (0 hours, an unknown time, or beyond the calendar)."""
     if last_used is None or hours <= 0:
         return None
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -76,6 +77,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document
         _empty(run)
         _turns(run, server)
         _events(run, server)
+        _questions(run)
         _sessions(run, folder)
         _others(run, folder)
     return dict(run.documents)
@@ -120,6 +122,26 @@ def _events(run: Run, server: OpenAIServer) -> None:
     run.stream("--primary", "go on")
     run.stream("--agent", "claude", "check it", code=5)
     run.stream("--session", "no-such-session", "hello", code=3)
+
+
+def _questions(run: Run) -> None:
+    """Asked by one process, looked at and answered by others."""
+    run("questions list")
+    process = run.shell.start("ask", "--agent", "claude", "--wait-questions", "check it")
+    while not (found := run("questions list")["questions"]):
+        assert process.poll() is None
+    watcher = run.shell.start("questions", "watch", "--json")
+    assert watcher.stdout is not None
+    run.documents["questions watch --json"].append(json.loads(watcher.stdout.readline()))
+    watcher.send_signal(signal.SIGINT)
+    watcher.communicate()
+    run("questions show", found[0]["id"])
+    run("questions answer", found[0]["id"], "--accept", "no=field", code=2)
+    run("questions answer", found[0]["id"], "--accept")
+    run("questions answer", found[0]["id"], "--decline", code=1)
+    run("questions show", "no-such-question", code=3)
+    process.communicate()
+    run("questions list", "--all")
 
 
 def _sessions(run: Run, folder: Path) -> None:
@@ -233,7 +255,7 @@ def test_the_need_of_a_shown_session_is_a_need_document(printed: dict[str, list[
 FREE = re.compile(
     r"\$\.delivery[.].*"
     r"|.*\.(value|default|arguments|requested_schema|source|delivered|need_now|extra)([. \[].*)?"
-    r"|.*\.error\.(which|limit|needed|parts|candidates)([. \[].*)?"
+    r"|.*\.error\.(which|limit|needed|parts|candidates|problems)([. \[].*)?"
 )
 """Places where any value may stand, and keys of errors that only some classes have."""
 
