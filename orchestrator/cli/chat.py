@@ -25,6 +25,7 @@ def command(front: Front, /, session: str | None, new: bool, name: str | None) -
 
     front.greet()
     store = front.store()
+    front.broker(store).tidy()
     stored = stored_session(front, store, ref=session, new=new, name=name)
     talk = Conversation(front, store, stored, name=name, first=not new and name is None)
     if not front.output.interactive or front.output.plain:

@@ -326,12 +326,13 @@ def _declared(path: str) -> Setting:
 
 def _explained(path: str, setting: Setting, effective: tuple[str, SettingValue], given: Sequence[tuple[str, SettingValue]]) -> Explained:
     per_agent = path != setting.path
+    below = [*reversed(given[:-1]), *([("default", setting.default)] if given and setting.default not in (None, ()) else [])]
     return Explained(
         path=path,
         value=_json(effective[1]),
         default=_json(setting.default),
         source=effective[0],
-        shadowed=tuple((source, _json(value)) for source, value in reversed(given[:-1])),
+        shadowed=tuple((source, _json(value)) for source, value in below),
         type=setting.type,
         help=setting.help,
         unit=setting.unit,

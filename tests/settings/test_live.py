@@ -202,7 +202,7 @@ def test_a_runtime_value_goes_over_everything_and_is_taken_back(place: Place) ->
     put = live.put("need_expiry_hours", 5)
 
     assert (put.value, put.source) == (5, "runtime")
-    assert put.shadowed == (("flag", 4), (f"file:{file}", 1))
+    assert put.shadowed == (("flag", 4), (f"file:{file}", 1), ("default", 24))
     assert (live.current.value("need_expiry_hours"), before.value("need_expiry_hours")) == (5, 4)
     assert live.put("agents.local.limits.idle_timeout", "3s").source == "runtime"
     assert live.put("agents.local.model", "m").value == "m"

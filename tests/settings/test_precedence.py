@@ -85,6 +85,11 @@ def laid(place: Place, given: dict[str, dict[str, Any]]) -> tuple[Settings, dict
     return loaded, {**names, "flag": "flag", "set": "flag", "runtime": "runtime"}
 
 
+def below(setting: Setting) -> list[tuple[str, Any]]:
+    """The default, where it would count."""
+    return [] if setting.default in (None, ()) else [("default", setting.default)]
+
+
 def shown(explained: Explained) -> list[tuple[str, Any]]:
     return [(explained.source, explained.value), *explained.shadowed]
 
@@ -100,7 +105,7 @@ def test_the_highest_source_wins_and_every_one_below_is_told_in_order(place: Pla
     explained = loaded.explain(setting.path)
     wanted = [(names[layer], given[layer]) for layer in reversed(LAYERS) if layer in given]
     default = list(setting.default) if isinstance(setting.default, tuple) else setting.default
-    assert shown(explained) == (wanted or [("default", default)])
+    assert shown(explained) == ([*wanted, *below(setting)] if wanted else [("default", default)])
     assert explained.default == default
     assert loaded.value(setting.path) == python_value(setting, stored(wanted[0][1]) if wanted else setting.default)
 
@@ -117,7 +122,7 @@ def test_an_agents_own_limit_wins_over_every_global_one(place: Place, setting: S
     loaded, names = laid(place, given)
 
     wanted = [(names[layer], by[layer]) for by in (own, everywhere) for layer in reversed(LAYERS) if layer in by]
-    assert shown(loaded.explain(path)) == (wanted or [("default", setting.default)])
+    assert shown(loaded.explain(path)) == ([*wanted, *below(setting)] if wanted else [("default", setting.default)])
     assert loaded.explain(f"agents.b.{setting.path}").value == (next((everywhere[layer] for layer in reversed(LAYERS) if layer in everywhere), setting.default))
     if setting.name != "message_budget_chars":
         assert getattr(loaded.limits("a"), setting.name) == python_value(setting, wanted[0][1] if wanted else setting.default)
@@ -170,6 +175,6 @@ def test_a_runtime_value_goes_over_all_and_leaves_no_trace_when_it_is_taken_back
 
     put = live.put(setting.path, value)
 
-    below = shown(loaded.explain(setting.path))
-    assert shown(put) == [("runtime", value), *([] if below[0][0] == "default" else below)]
+    before = shown(loaded.explain(setting.path))
+    assert shown(put) == [("runtime", value), *(below(setting) if before[0][0] == "default" else before)]
     assert live.remove(setting.path) == loaded.explain(setting.path)

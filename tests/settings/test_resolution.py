@@ -92,7 +92,7 @@ def test_each_source_shadows_the_ones_below_it(place: Any) -> None:
     )
 
     assert (explained.value, explained.source, explained.default) == (6, "runtime", 24)
-    assert explained.shadowed == (("flag", 5), ("flag", 4), ("env:ESCALERA_NEED_EXPIRY_HOURS", 3), (f"file:{project}", 2), (f"file:{user}", 1))
+    assert explained.shadowed == (("flag", 5), ("flag", 4), ("env:ESCALERA_NEED_EXPIRY_HOURS", 3), (f"file:{project}", 2), (f"file:{user}", 1), ("default", 24))
     assert (explained.type, explained.unit, explained.flag, explained.env) == ("number", "hours", "--need-expiry-hours", "ESCALERA_NEED_EXPIRY_HOURS")
 
 
@@ -135,7 +135,7 @@ def test_an_agents_own_limit_goes_before_the_global_one_whatever_its_source(plac
     assert settings.limits("strong").idle_timeout == 30.0
     explained = settings.explain("agents.cheap.limits.idle_timeout")
     assert (explained.value, explained.source) == ("20s", f"file:{user}")
-    assert explained.shadowed == (("flag", "30s"), (f"file:{user}", "10s"))
+    assert explained.shadowed == (("flag", "30s"), (f"file:{user}", "10s"), ("default", "120s"))
     assert settings.explain("agents.strong.limits.idle_timeout").source == "flag"
 
 

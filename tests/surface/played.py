@@ -26,6 +26,7 @@ _OWN_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTT
 SCREENS = Path(__file__).parent / "screens"
 _SPINNER = re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] (.*) \d+:\d\d")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+_LEFT = re.compile(r"\(\d+:\d\d left")
 PATIENCE = 30.0
 """Seconds until something that should be on the screen counts as missing."""
 
@@ -110,7 +111,7 @@ class Played:
 
     def _steady(self) -> str:
         """The screen without what is another time each time."""
-        return _TIME.sub("TIME", _SPINNER.sub(r"* \1 0:00", self.screen)) + "\n"
+        return _LEFT.sub("(0:00 left", _TIME.sub("TIME", _SPINNER.sub(r"* \1 0:00", self.screen))) + "\n"
 
     def until(self, seen: str | Callable[[str], bool], *, times: int = 1) -> str:
         """Wait until that stands on the screen or above it: all of it."""
