@@ -10,6 +10,7 @@ EscaleraError                     exit
 ├── SessionInUse                  4     another process holds the session
 ├── QuestionClosed                1     a question that takes no answer any more
 ├── AnswerInvalid                 2     an answer that does not fit its question, which stays open
+├── TaskRuns · TaskEnded           1     a background task that is not over yet, or over already
 ├── AnswerAwaited                75     a question that still waits for a human
 ├── StoreError                    1     the store cannot be read or written
 │   ├── StoreTooNew                     written by a newer version
@@ -117,6 +118,14 @@ class AnswerInvalid(EscaleraError):
     def __init__(self, message: str, *, problems: Mapping[str, str], hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.problems = dict(problems)
+
+
+class TaskRuns(EscaleraError):
+    """The result of a background task that has none yet."""
+
+
+class TaskEnded(EscaleraError):
+    """A background task that is over: it cannot be cancelled any more, or has no result."""
 
 
 class AnswerAwaited(EscaleraError):

@@ -43,7 +43,7 @@ LEASE_TTL = timedelta(seconds=60)
 
 QUESTION = Expiring("question", Side.TOUCH_ON_READ, settings=("questions.ttl", "questions.max_age"), table="questions")
 KEPT_QUESTION = Expiring("answered or expired question", Side.ABSOLUTE, settings=("questions.keep",))
-TASK = Expiring("background task and its result", Side.TOUCH_ON_READ, settings=("tasks.ttl", "tasks.max_age"))
+TASK = Expiring("background task and its result", Side.TOUCH_ON_READ, settings=("tasks.ttl", "tasks.max_age"), table="tasks")
 ARTIFACT = Expiring("artifact", Side.ABSOLUTE, settings=("artifacts.ttl",))
 NEED = Expiring("need", Side.IDLE, settings=("need_expiry_hours",))
 LAST_NEED = Expiring("last need", Side.ABSOLUTE, span=LAST_NEED_KEPT)

@@ -26,6 +26,7 @@ COMMANDS = {
     "need": "what the user is trying to do: show, set, clear, restore",
     "memory": "remembered facts: list, learn, forget",
     "questions": "what agents ask while they work: list, show, answer, watch",
+    "tasks": "turns in the background: list, show, result, cancel",
     "usage": "tokens, cache shares and cost",
     "agents": "configured agents: list, check, use, add",
     "plugins": "what is installed, and what failed to load",

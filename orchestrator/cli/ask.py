@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--timeout", metavar="TIME", help="End the turn after that long, as in 90s or 5m.")
 @click.option("--wait-questions", is_flag=True, help="Where nobody can be asked here, wait for an answer from elsewhere.")
 @click.option("--continue", "go_on", is_flag=True, help="Go on after a question: send its answer to the agent that asked.")
+@click.option("--background", is_flag=True, help="Print the id of a task, and take the turn in a process of its own; see `escalera tasks`.")
 @click.option("--json", "as_json", is_flag=True, help="Print the turn document.")
 @click.option("--stream-json", is_flag=True, help="Print one event a line, the turn document last.")
 @click.pass_obj
@@ -53,6 +54,7 @@ def command(
     stream_json: bool,
     wait_questions: bool,
     go_on: bool,
+    background: bool,
     **choice: Any,
 ) -> int:
     """One turn of the session, by the agent that fits; PROMPT may also be piped in."""
@@ -60,6 +62,8 @@ def command(
     from orchestrator.escalation import take_turn
     from orchestrator.planning.case import Wish
 
+    if background and stream_json:
+        raise UsageError("--background has nothing to stream", hint="`escalera tasks result ID --wait` waits for the turn document")
     if go_on and (new or name is not None):
         raise UsageError("--continue goes on with a session; it does not go with --new or --name")
     text = prompt_text(front, prompt, choice["files"]) if prompt or choice["files"] or not go_on else ""
@@ -94,6 +98,8 @@ def command(
             watcher.notice(waits)
         if stored is None:
             chosen = _begun(store, place, chosen, wish, new=new)
+        if background:
+            return _left(front, store, chosen, wish, timeout, wait_questions=wait_questions, due=due, as_json=as_json)
         report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asking, watch=show)
     if unread:  # the turn was ended and kept like any cancelled one
         raise unread[0]
@@ -106,6 +112,22 @@ def command(
         front.output.notice(f"escalera: {report.error.message}" + (f" ({report.error.hint})" if report.error.hint else ""))
         return report.error.exit_code
     return asking.exit_code
+
+
+def _left(
+    front: Front, store: Store, session: Session, wish: Wish, timeout: str | None, *, wait_questions: bool, due: Sequence[StoredQuestion], as_json: bool
+) -> int:
+    """The turn, left to a process of its own: the task's id."""
+    from orchestrator.cli.background import start_task
+    from orchestrator.documents.task import task_document
+
+    seconds = None if timeout is None else front.duration(timeout, "--timeout")
+    task = start_task(front, store, session, wish, timeout=seconds, wait_questions=wait_questions, due=[question.id for question in due])
+    if as_json:
+        front.output.print_json(task_document(task, store.now()))
+    else:
+        front.output.say(task.id)
+    return 0
 
 
 def _begun(store: Store, place: Workplace, session: Session, wish: Wish, *, new: bool) -> Session:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from orchestrator.cli.output import Output
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import UsageError
+from orchestrator.settings.declarations import BY_PATH
 from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
@@ -243,6 +244,13 @@ class Front:
             return Terms(ttl, max_age, keep)
 
         return Broker(store, self.clock, terms, self.new_id)
+
+    def child_arguments(self) -> list[str]:
+        """The program once more, with the configuration that this run was given."""
+        given = [part for path, value in self._flags.items() for part in (BY_PATH[path].flag, value)]
+        sets = [part for pair in self._sets for part in ("--set", pair)]
+        config = [] if self._config_file is None else ["--config", str(self._config_file)]
+        return [sys.executable, "-m", "orchestrator", *config, *sets, *given, "--no-input"]
 
     def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None, long_lived: bool = False, crew: Crew | None = None) -> Workplace:
         """Where turns are taken: one of them, or with `long_lived` as many as come until `close`; by that crew, or a new one."""

@@ -20,6 +20,7 @@ from orchestrator.questions import QuestionState
 from orchestrator.session import NeedSource, NeedStatus, Outcome, Role, State
 from orchestrator.spending import CostLabel
 from orchestrator.store import UsageKey
+from orchestrator.tasks import TaskState
 
 
 class Schema:
@@ -575,6 +576,37 @@ class QuestionDocument(QuestionObject):
     format: Literal["escalera.question/1"]
 
 
+# -- background tasks ----------------------------------------------------------------------------
+
+
+class TaskObject(Lifetime):
+    """A turn in the background. Its deadline is its result's, which counts once it has ended."""
+
+    id: Stated
+    session: Stated
+    prompt: str
+    created: Moment
+    state: TaskState
+    updated: Moment | None
+    """When its state changed last."""
+    exit_code: int | None
+    """What the command would have ended with."""
+    cancelling: bool
+
+
+class TasksDocument(TypedDict):
+    """`tasks list --json`, oldest first."""
+
+    format: Literal["escalera.tasks/1"]
+    tasks: list[TaskObject]
+
+
+class TaskDocument(TaskObject):
+    """`ask --background`, `tasks show` and `tasks cancel` with `--json`. `tasks result --json` is the turn document."""
+
+    format: Literal["escalera.task/1"]
+
+
 # -- agents, plugins, settings -------------------------------------------------------------------
 
 
@@ -795,6 +827,8 @@ Document = (
     | PerceptDocument
     | QuestionsDocument
     | QuestionDocument
+    | TasksDocument
+    | TaskDocument
     | AgentsDocument
     | AgentDocument
     | ChecksDocument

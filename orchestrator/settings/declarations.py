@@ -135,8 +135,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("questions.ttl", "duration", "120s", "How long a question stays open after it was last read.", minimum=_SHORTEST),
     Setting("questions.max_age", "duration", "30m", "How long a question stays open at most, however often it is read.", minimum=_SHORTEST),
     Setting("questions.keep", "duration", "30d", "How long answered and expired questions are kept.", minimum=_SHORTEST),
-    Setting("tasks.ttl", "duration", "10m", "How long a background task's result is kept after it was last read. Has no effect yet.", minimum=_SHORTEST),
-    Setting("tasks.max_age", "duration", "24h", "How long a background task's result is kept at most. Has no effect yet.", minimum=_SHORTEST),
+    Setting("tasks.ttl", "duration", "10m", "How long a background task's result is kept after it was last read.", minimum=_SHORTEST),
+    Setting("tasks.max_age", "duration", "24h", "How long a background task's result is kept at most.", minimum=_SHORTEST),
     Setting("artifacts.ttl", "duration", "24h", "How long an artifact is kept. Has no effect yet.", minimum=_SHORTEST),
     Setting(
         "routing.threshold",

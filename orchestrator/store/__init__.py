@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from orchestrator.messages import CostSource, Part
 from orchestrator.percepts import Percept
 from orchestrator.providers import Answer
 from orchestrator.questions import StoredQuestion
 from orchestrator.session import Session, Turn, TurnLog
+from orchestrator.tasks import StoredTask, TaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +202,30 @@ class Store(Protocol):
 
     def mark_questions_told(self, identities: Sequence[str]) -> None:
         """Their askers know how they ended, and what came late."""
+
+    def add_task(self, task: StoredTask, lease: timedelta) -> None:
+        """Keep a new task, which a runner must take within the time of the lease."""
+
+    def hold_task(self, identity: str, lease: timedelta) -> StoredTask | None:
+        """Run a task, or go on running it, for so long; `None` for one that another runner has, or that is over."""
+
+    def end_task(self, identity: str, state: TaskState, result: Mapping[str, Any], exit_code: int) -> bool:
+        """Store how it ended; whether it was still running. Its result's life begins."""
+
+    def cancel_task(self, identity: str) -> StoredTask:
+        """Ask its runner to end it, if it runs."""
+
+    def peek_task(self, ref: str) -> StoredTask:
+        """By id or unique beginning, as it stands now; no read of it. Raises `NotFound` also for one that has expired, `Ambiguous`."""
+
+    def read_task(self, ref: str) -> StoredTask:
+        """An item read: it, or its result, lives on by it as far as it may."""
+
+    def tasks(self) -> Sequence[StoredTask]:
+        """Oldest first; no read of any."""
+
+    def settle_tasks(self) -> None:
+        """Write down whose runners are gone, and remove results that have expired."""
 
     def close(self) -> None:
         """Let go of the file."""

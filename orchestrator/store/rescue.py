@@ -263,7 +263,7 @@ def _tie(target: sqlite3.Connection, now: datetime) -> None:
         " FROM turns WHERE session NOT IN (SELECT id FROM sessions) GROUP BY session"
     )
     target.execute("DELETE FROM steps WHERE turn NOT IN (SELECT id FROM turns)")
-    for table in ("external_sessions", "leases"):
+    for table in ("external_sessions", "leases", "tasks"):
         target.execute(f"DELETE FROM {table} WHERE session NOT IN (SELECT id FROM sessions)")
     target.execute("DELETE FROM questions WHERE session IS NOT NULL AND session NOT IN (SELECT id FROM sessions)")
     target.execute(

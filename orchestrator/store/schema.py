@@ -126,13 +126,35 @@ _QUESTIONS = (
     "CREATE INDEX questions_by_session ON questions (session, told)",
 )
 
-MIGRATIONS = (_FIRST, _QUESTIONS)
+_TASKS = (
+    """CREATE TABLE tasks (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        wanted TEXT NOT NULL,
+        created TEXT NOT NULL,
+        began TEXT NOT NULL,
+        last_touched TEXT NOT NULL,
+        expires_at TEXT NOT NULL,
+        ttl_ms INTEGER NOT NULL,
+        max_age_ms INTEGER NOT NULL,
+        explicit INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        updated TEXT NOT NULL,
+        result TEXT,
+        exit_code INTEGER,
+        cancelling INTEGER NOT NULL,
+        lock TEXT,
+        lease_until TEXT NOT NULL)""",
+)
+
+MIGRATIONS = (_FIRST, _QUESTIONS, _TASKS)
 """One entry for each version: the statements that lead to it from the one before."""
 VERSION = len(MIGRATIONS)
 
-TABLES = ("sessions", "turns", "steps", "external_sessions", "leases", "percepts", "meta", "questions")
+TABLES = ("sessions", "turns", "steps", "external_sessions", "leases", "percepts", "meta", "questions", "tasks")
 """What holds the user's data, parents first."""
-LATER = {"questions": 2}
+LATER = {"questions": 2, "tasks": 3}
 """Those that a file has only from that version on."""
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.messages import Part, well_formed
@@ -28,12 +29,14 @@ from orchestrator.store import (
     questions,
     search,
     sessions,
+    tasks,
     turns,
     usage,
 )
 from orchestrator.store.database import Database
 from orchestrator.store.log import SqliteTurnLog
 from orchestrator.store.questions import Look
+from orchestrator.tasks import StoredTask, TaskState
 
 
 def open_store(folder: Path, *, clock: Clock, read_only: bool = False) -> SqliteStore:
@@ -241,6 +244,33 @@ class SqliteStore:
 
     def mark_questions_told(self, identities: Sequence[str]) -> None:
         self._database.write(lambda connection: questions.mark_told(connection, identities))
+
+    # -- tasks -------------------------------------------------------------------------------------
+
+    def add_task(self, task: StoredTask, lease: timedelta) -> None:
+        self._database.write(lambda connection: tasks.add(connection, task, lease))
+
+    def hold_task(self, identity: str, lease: timedelta) -> StoredTask | None:
+        lock = self._database.owner_lock()
+        return self._database.write(lambda connection: tasks.hold(connection, identity, lease, self._look(), lock=lock))
+
+    def end_task(self, identity: str, state: TaskState, result: Mapping[str, Any], exit_code: int) -> bool:
+        return self._database.write(lambda connection: tasks.end(connection, identity, state, result, exit_code, self._look()))
+
+    def cancel_task(self, identity: str) -> StoredTask:
+        return self._database.write(lambda connection: tasks.ask_to_end(connection, identity, self._look()))
+
+    def peek_task(self, ref: str) -> StoredTask:
+        return self._database.read(lambda connection: tasks.peek(connection, ref, self._look()))
+
+    def read_task(self, ref: str) -> StoredTask:
+        return self._database.write(lambda connection: tasks.read(connection, ref, self._look()))
+
+    def tasks(self) -> Sequence[StoredTask]:
+        return self._database.read(lambda connection: tasks.listed(connection, self._look()))
+
+    def settle_tasks(self) -> None:
+        self._database.write(lambda connection: tasks.settle(connection, self._look()))
 
     def _look(self) -> Look:
         return Look(self.now(), self._database.is_dead, self._database.notice)

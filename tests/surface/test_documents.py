@@ -78,6 +78,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document
         _turns(run, server)
         _events(run, server)
         _questions(run)
+        _tasks(run, server)
         _sessions(run, folder)
         _others(run, folder)
     return dict(run.documents)
@@ -142,6 +143,18 @@ def _questions(run: Run) -> None:
     run("questions show", "no-such-question", code=3)
     process.communicate()
     run("questions list", "--all")
+
+
+def _tasks(run: Run, server: OpenAIServer) -> None:
+    """A turn in the background."""
+    run("tasks list")
+    server.add(reply("Done in the background."))
+    task = run("ask", "--background", "--primary", "do it there")["id"]
+    assert run.shell.run("tasks", "result", task, "--wait").returncode == 0
+    run("tasks result", task)
+    run("tasks show", task)
+    run("tasks cancel", task, code=1)
+    run("tasks list")
 
 
 def _sessions(run: Run, folder: Path) -> None:

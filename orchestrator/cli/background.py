@@ -1,0 +1,138 @@
+"""Turns in the background: the order that a command leaves, and the process of its own that carries it out (page 5)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from orchestrator.cli.asking import Asking, left_open
+from orchestrator.cli.front import Front
+from orchestrator.cli.interrupts import cancelled_by_signals
+from orchestrator.dispatch.turn import Shown
+from orchestrator.documents.error import error_document
+from orchestrator.documents.turn import turn_document
+from orchestrator.errors import EscaleraError, NotFound, StoreError
+from orchestrator.lifetimes import LEASE_TTL, begun, whole_ms
+from orchestrator.providers import Cancel
+from orchestrator.session import Outcome, Role, Session
+from orchestrator.store import Store
+from orchestrator.tasks import StoredTask, TaskState
+
+if TYPE_CHECKING:
+    from orchestrator.planning.case import Wish
+
+LOOK_EVERY = 0.25
+"""Seconds between two looks of a runner at whether its task shall end."""
+RENEW_EVERY = 20.0
+"""Seconds between two renewals of its lease."""
+
+_ENDS = {Outcome.CANCELLED: TaskState.CANCELLED, Outcome.FAILED: TaskState.FAILED}
+
+
+def start_task(front: Front, store: Store, session: Session, wish: Wish, *, timeout: float | None, wait_questions: bool, due: Sequence[str] = ()) -> StoredTask:
+    """Leave the order of one turn, and start who carries it out. `due` are questions whose answers it tells."""
+    now = store.now()
+    ttl, max_age = (timedelta(seconds=front.settings.value(f"tasks.{name}")) for name in ("ttl", "max_age"))
+    order = {
+        "prompt": wish.prompt,
+        "role": None if wish.choice.role is None else wish.choice.role.value,
+        "agent": wish.choice.agent,
+        "reason": wish.reason,
+        "fresh": wish.fresh,
+        "timeout": timeout,
+        "wait_questions": wait_questions,
+        "due": list(due),
+    }
+    task = StoredTask(front.new_id(), session.id, order, whole_ms(now), begun(now, ttl=ttl, max_age=max_age))
+    store.settle_tasks()
+    store.add_task(task, LEASE_TTL)
+    try:
+        _detached([*front.child_arguments(), "tasks", "run", task.id], cwd=front.workspace)
+    except OSError as error:
+        failed = EscaleraError(f"the background process could not be started: {error.strerror or error}")
+        store.end_task(task.id, TaskState.FAILED, error_document(failed), 1)
+        raise failed from error
+    return task
+
+
+def _detached(arguments: Sequence[str], *, cwd: str) -> None:
+    """A process that goes on when this one, and its terminal, are gone."""
+    apart: dict[str, Any] = {"start_new_session": True}
+    if sys.platform == "win32":
+        apart = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
+    subprocess.Popen(arguments, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True, **apart)
+
+
+def run_task(front: Front, store: Store, identity: str) -> int:
+    """Carry out a task, and store how it ended. Raises `NotFound` for one that is not there to be run."""
+    task = store.hold_task(identity, LEASE_TTL)
+    if task is None:
+        raise NotFound(f"task {identity} is run by another process, or is over")
+    cancel, done = Cancel(), threading.Event()
+    keeper = threading.Thread(target=_keep, args=(front, store, task.id, cancel, done), name="task", daemon=True)
+    keeper.start()
+    try:
+        with cancelled_by_signals(cancel, front.clock.monotonic):
+            state, document, code = _carried_out(front, store, task, cancel)
+    except EscaleraError as error:
+        state, document, code = TaskState.FAILED, error_document(error), error.exit_code
+    finally:
+        done.set()
+        keeper.join()
+    store.end_task(task.id, state, document, code)
+    return code
+
+
+def _carried_out(front: Front, store: Store, task: StoredTask, cancel: Cancel) -> tuple[TaskState, Mapping[str, Any], int]:
+    from orchestrator.escalation import take_turn
+
+    order = task.order
+    session = store.find(task.session, front.workspace)
+    front = front.at(session.workspace)
+    broker = front.broker(store)
+    place = front.workplace(store, session.workspace, turn_timeout=order["timeout"])
+    asking = Asking(broker, cancel, human=None, waits=bool(order["wait_questions"]), watch=_unseen)
+    report = take_turn(place, session.id, _wish(order), cancel=cancel, ask=asking, watch=_unseen)
+    if report.error is None and order["due"]:
+        store.mark_questions_told(order["due"])
+    report = replace(report, notices=(*report.notices, *asking.denied, *map(left_open, asking.left)))
+    document = turn_document(report, open_questions=[question.id for question in asking.left])
+    code = asking.exit_code if report.error is None else report.error.exit_code
+    state = _ENDS.get(report.turn.outcome, TaskState.COMPLETED) if report.error is not None else TaskState.COMPLETED
+    return state, cast("Mapping[str, Any]", document), code
+
+
+def _wish(order: Mapping[str, Any]) -> Wish:
+    from orchestrator.planning.case import Wish
+    from orchestrator.routing import Choice
+
+    role = None if order["role"] is None else Role(order["role"])
+    return Wish(order["prompt"], Choice(role, order["agent"]), reason=order["reason"], fresh=order["fresh"])
+
+
+def _keep(front: Front, store: Store, identity: str, cancel: Cancel, done: threading.Event) -> None:
+    """Hold the task while its turn runs, and end the turn when somebody wants that, or when the task is no longer ours."""
+    renewed = front.clock.monotonic()
+    while not done.wait(LOOK_EVERY):
+        try:
+            if front.clock.monotonic() - renewed >= RENEW_EVERY:
+                if store.hold_task(identity, LEASE_TTL) is None:
+                    cancel.set("the task's lease was lost")
+                    return
+                renewed = front.clock.monotonic()
+            if store.peek_task(identity).cancelling:
+                cancel.set()
+        except NotFound:
+            cancel.set("the task is no longer there")
+            return
+        except StoreError:
+            continue  # a store that is busy may soon not be
+
+
+def _unseen(_shown: Shown) -> None:
+    """Nobody watches."""
