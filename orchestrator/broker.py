@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -11,7 +12,7 @@ from orchestrator.clock import Clock
 from orchestrator.errors import AnswerInvalid, NotFound, QuestionClosed, StoreError
 from orchestrator.lifetimes import begun
 from orchestrator.providers import Answer, Cancel, Question
-from orchestrator.questions import Given, QuestionState, StoredQuestion
+from orchestrator.questions import Given, QuestionState, StoredQuestion, is_due
 from orchestrator.store import Store
 
 POLL = 0.2
@@ -62,8 +63,13 @@ class Broker:
             return stored
 
     def listed(self, *, session: str | None = None, pending: bool = True) -> Sequence[StoredQuestion]:
-        """Oldest first; reads none of them."""
+        """The open ones or all, oldest first; reads none of them."""
         return self._store.questions(session=session, pending=pending)
+
+    def untold(self, session: str) -> Sequence[StoredQuestion]:
+        """Those of which the agents of a session have something to learn, now or once they are answered; oldest first."""
+        found = self._store.questions(session=session, untold=True)
+        return [stored for stored in found if stored.is_pending or is_due(stored)]
 
     def answer(self, ref: str, answer: Answer) -> StoredQuestion:
         """Answer a question: of several answers exactly one counts.
@@ -79,17 +85,18 @@ class Broker:
             raise _closed(stored, answer)
         return stored
 
-    def wait(self, stored: StoredQuestion, question: Question, cancel: Cancel) -> Waiting:
-        """What the asker waits with. `question` is its own, which it may withdraw."""
-        return Waiting(self, self._store, self._clock, stored, question, cancel)
+    def wait(self, stored: StoredQuestion, question: Question, cancel: Cancel, *, stays: bool = False) -> Waiting:
+        """What the asker waits with. `question` is its own, which it may withdraw; one that `stays` is there for others when the wait is cancelled."""
+        return Waiting(self, self._store, self._clock, stored, question, cancel, stays=stays)
 
     def told(self, *questions: StoredQuestion) -> None:
         """Their askers know how they ended, and all that came late."""
         self._store.mark_questions_told([stored.id for stored in questions])
 
     def tidy(self) -> None:
-        """Write down what has expired, and remove what was kept long enough."""
-        self._store.settle_questions()
+        """Write down what has expired, and remove what was kept long enough; where that cannot be done now, another time."""
+        with suppress(StoreError):
+            self._store.settle_questions()
 
 
 class Waiting:
@@ -98,8 +105,8 @@ class Waiting:
     Beside the stored deadline it holds one of the monotonic clock: a wall clock that is set back lets nobody wait for ever.
     """
 
-    def __init__(self, broker: Broker, store: Store, clock: Clock, stored: StoredQuestion, question: Question, cancel: Cancel) -> None:
-        self._broker, self._store, self._clock, self._question, self._cancel = broker, store, clock, question, cancel
+    def __init__(self, broker: Broker, store: Store, clock: Clock, stored: StoredQuestion, question: Question, cancel: Cancel, *, stays: bool = False) -> None:
+        self._broker, self._store, self._clock, self._question, self._cancel, self._stays = broker, store, clock, question, cancel, stays
         self.stored = stored
         """As it was seen last."""
         self._until = clock.monotonic() + (stored.life.expires_at - store.now()).total_seconds()
@@ -121,7 +128,9 @@ class Waiting:
         return self._close(Answer("cancel", by="asker"))
 
     def ended(self) -> StoredQuestion | None:
-        """How it ended, whoever ended it; `None` while it is open. No read of it: it would never end."""
+        """How it ended, whoever ended it; `None` while it is open. No read of it: it would never end. Raises `Cancelled` where it stays open."""
+        if self._stays:
+            self._cancel.raise_if_set()
         if self._question.withdrawn.is_set() or self._cancel.is_set():
             return self.withdraw()
         now = self._clock.monotonic()

@@ -61,7 +61,7 @@ class StoredQuestion:
         return "withdrawn by its asker" if by == "asker" else f"answered already ({self.given.answer.action} by {by})"
 
 
-def untold(stored: StoredQuestion) -> bool:
+def is_due(stored: StoredQuestion) -> bool:
     """Whether a message to the agent is due: an answer or the end of a durable question, or an answer that came late."""
     if stored.is_pending or stored.told:
         return False

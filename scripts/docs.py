@@ -78,7 +78,7 @@ def _commands(command: click.Command, path: str, parent: click.Context | None) -
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             found = command.get_command(context, name)
-            if found is not None:
+            if found is not None and not found.hidden:
                 yield from _commands(found, f"{path} {name}", context)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import select
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -23,6 +24,9 @@ from orchestrator.terminal import clean
 
 POLL = 0.1
 """Seconds between two looks at whether something was typed."""
+
+_MOST_NAMED = 6
+"""Fields that the command which answers a question names."""
 
 Human = Callable[[Waiting], StoredQuestion]
 """Puts an open question to the human who is here; gives it when it has ended, whoever ended it."""
@@ -66,10 +70,10 @@ class Asking:
     def take_up(self, stored: StoredQuestion) -> None:
         """Put one that was left open, or wait for its answer, where that can be done here."""
         if self._human is not None or self._waits:
-            self._ended(stored, stored.question)
+            self._ended(stored, stored.question, stays=True)
 
-    def _ended(self, stored: StoredQuestion, question: Question) -> StoredQuestion:
-        waiting = self._broker.wait(stored, question, self._cancel)
+    def _ended(self, stored: StoredQuestion, question: Question, *, stays: bool = False) -> StoredQuestion:
+        waiting = self._broker.wait(stored, question, self._cancel, stays=stays)
         return self._elsewhere(waiting) if self._human is None else self._human(waiting)
 
     def _nobody(self, question: Question) -> Answer:
@@ -104,7 +108,9 @@ def left_open(stored: StoredQuestion) -> str:
 
 def how_to_answer(stored: StoredQuestion) -> str:
     """The command that answers it."""
-    content = "".join(f" {name}=…" for name in fields_of(stored.question))
+    names = list(fields_of(stored.question))
+    # A stranger chose these names, and the command is there to be copied.
+    content = "".join(f" {shlex.quote(one_line(name, 40))}=…" for name in names) if len(names) <= _MOST_NAMED else " '{…}'"
     return f"escalera questions answer {stored.id[:8]} --accept{content}, --decline or --cancel"
 
 

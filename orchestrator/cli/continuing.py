@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.broker import Broker
 from orchestrator.cli.asking import Asking, left_open
 from orchestrator.errors import AnswerAwaited, NotFound
-from orchestrator.questions import StoredQuestion, untold
+from orchestrator.questions import StoredQuestion
 from orchestrator.quoting import fenced
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ def due_questions(broker: Broker, session: str, asking: Asking | None = None) ->
 
     Raises `AnswerAwaited` where one is open and nobody is there, `NotFound` where there is nothing to go on with.
     """
-    found = broker.listed(session=session, pending=False)
+    found = broker.untold(session)
     if asking is not None:
         for stored in found:
             if stored.is_pending and stored.question.durable:
                 asking.take_up(stored)
-        found = broker.listed(session=session, pending=False)
-    due = [stored for stored in found if untold(stored)]
+        found = broker.untold(session)
+    due = [stored for stored in found if not stored.is_pending]
     if due:
         return [stored for stored in due if stored.question.agent == due[-1].question.agent]
     waiting = next((stored for stored in found if stored.is_pending), None)
@@ -48,7 +48,7 @@ def with_answers(wish: Wish, due: Sequence[StoredQuestion], templates: Templates
 
 def offer(broker: Broker, session: str) -> str | None:
     """What to say where an answer waits for its agent; `None` where none does."""
-    due = [stored for stored in broker.listed(session=session, pending=False) if untold(stored) and _was_said(stored)]
+    due = [stored for stored in broker.untold(session) if _was_said(stored)]
     if not due:
         return None
     one = f"your answer to question {due[0].id[:8]} has" if len(due) == 1 else f"your answers to {len(due)} questions have"

@@ -188,8 +188,8 @@ class Store(Protocol):
     def read_question(self, ref: str) -> StoredQuestion:
         """An item read: a pending one lives on by it, as far as it may; the end of any other is written down."""
 
-    def questions(self, *, session: str | None = None, pending: bool = False) -> Sequence[StoredQuestion]:
-        """Oldest first, of one session or of all; no read of any."""
+    def questions(self, *, session: str | None = None, pending: bool = False, untold: bool = False) -> Sequence[StoredQuestion]:
+        """Oldest first, of one session or of all: the pending, those whose asker does not know their end, or every one. No read of any."""
 
     def answer_question(self, identity: str, answer: Answer) -> tuple[StoredQuestion, bool]:
         """Answer it where it is still open: as it stands now, and whether by this answer. What is accepted too late is kept with it."""

@@ -69,9 +69,13 @@ def read(connection: sqlite3.Connection, ref: str, look: Look) -> StoredQuestion
     return replace(found, life=life) if touched.rowcount else found
 
 
-def listed(connection: sqlite3.Connection, look: Look, *, session: str | None, pending: bool) -> Sequence[StoredQuestion]:
-    """Oldest first; of one session or of all; the pending ones or all. No item is read by that."""
-    where = [*(["session = ?"] if session is not None else []), *(["state = 'pending' AND expires_at > ?"] if pending else [])]
+def listed(connection: sqlite3.Connection, look: Look, *, session: str | None, pending: bool, untold: bool) -> Sequence[StoredQuestion]:
+    """Oldest first; of one session or of all; the pending ones, those whose asker does not know their end, or all. No item is read by that."""
+    where = [
+        *(["session = ?"] if session is not None else []),
+        *(["state = 'pending' AND expires_at > ?"] if pending else []),
+        *(["told = 0"] if untold else []),
+    ]
     bound = [*([well_formed(session)] if session is not None else []), *([_now(look.now)] if pending else [])]
     found = _read(connection, f"WHERE {' AND '.join(where) or '1'} ORDER BY seq", bound, look)
     return [stored for stored in found if stored.is_pending or not pending]

@@ -225,8 +225,8 @@ class SqliteStore:
     def read_question(self, ref: str) -> StoredQuestion:
         return self._database.write(lambda connection: questions.read(connection, ref, self._look()))
 
-    def questions(self, *, session: str | None = None, pending: bool = False) -> Sequence[StoredQuestion]:
-        return self._database.read(lambda connection: questions.listed(connection, self._look(), session=session, pending=pending))
+    def questions(self, *, session: str | None = None, pending: bool = False, untold: bool = False) -> Sequence[StoredQuestion]:
+        return self._database.read(lambda connection: questions.listed(connection, self._look(), session=session, pending=pending, untold=untold))
 
     def answer_question(self, identity: str, answer: Answer) -> tuple[StoredQuestion, bool]:
         return self._database.write(lambda connection: questions.answer(connection, identity, answer, self._look()))

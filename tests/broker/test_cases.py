@@ -387,7 +387,8 @@ def test_f12_a_store_from_before_there_were_questions_is_migrated(desk: Desk) ->
     assert desk.store
     desk.close()
     with closing(sqlite3.connect(desk.folder / "escalera.db", isolation_level=None)) as other:
-        other.execute("DROP TABLE questions")
+        for table in ("questions", "tasks"):
+            other.execute(f"DROP TABLE {table}")
         other.execute("PRAGMA user_version = 1")
     desk.restart()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from .played import Played
 
 ASKER = '''
 import json
+import signal
 from pydantic import BaseModel
 from orchestrator.hookspecs import hookimpl
 from orchestrator.messages import Text
@@ -139,6 +141,18 @@ def test_going_on_at_a_terminal_asks_there(asker: Shell) -> None:
         terminal.until("turn 1, completed")
         assert terminal.ended() == 0
         assert "The answer:" in terminal.scrolled
+
+
+def test_interrupting_that_leaves_the_question_open(asker: Shell) -> None:
+    question = asked(asker)
+    process = asker.start("ask", "--continue", "--wait-questions", "--json")
+    assert process.stderr is not None
+    assert question[:8] in process.stderr.readline()
+
+    process.send_signal(signal.SIGINT)
+
+    assert (process.wait(30), asker.json("questions", "list", "--json")["questions"][0]["id"]) == (130, question)
+    process.communicate()
 
 
 def test_with_somebody_waiting_the_same_turn_goes_on(asker: Shell) -> None:

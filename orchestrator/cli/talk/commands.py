@@ -22,7 +22,6 @@ from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Cancel
-from orchestrator.questions import untold
 from orchestrator.quoting import one_line
 from orchestrator.routing import Choice, Pin
 from orchestrator.session import TOLD, Role, State, Turn
@@ -221,10 +220,9 @@ class Commands:
 
     def _questions(self, _rest: str, _cancel: Cancel) -> None:
         broker = self._talk.front.broker(self._talk.store)
-        found = broker.listed(session=self._talk.session.id, pending=False) if self._talk.is_stored else ()
-        shown = [stored for stored in found if stored.is_pending or untold(stored)]
+        shown = broker.untold(self._talk.session.id) if self._talk.is_stored else ()
         say_questions(self._front, shown)
-        if any(map(untold, shown)):
+        if not all(stored.is_pending for stored in shown):
             self._say("/questions send tells the agent what was answered")
         self._say("what an agent asks while it works appears here, and is answered here or with `escalera questions`")
         if self._talk.standing().state is State.WAITING:
