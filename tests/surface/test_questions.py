@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,3 +186,31 @@ def test_a_prompt_that_nobody_answers_expires(shell: Shell, asks: Callable[..., 
         terminal.until("nobody answered in time")
         terminal.until("Nobody refused either")
         assert terminal.ended() == 0
+
+
+TAKES_BACK = """\
+#!{python}
+import json, os, sys, time
+def say(item): sys.stdout.write(json.dumps(item) + "\\n"); sys.stdout.flush()
+sys.stdin.buffer.readline()
+say({{"type": "system", "subtype": "init", "session_id": sys.argv[sys.argv.index("--session-id") + 1], "model": "m"}})
+say({{"type": "control_request", "request_id": "r1", "request": {{"subtype": "can_use_tool", "tool_name": "Bash", "input": {{"command": "make"}}}}}})
+while not os.path.exists("take-back"):
+    time.sleep(0.05)
+say({{"type": "control_cancel_request", "request_id": "r1"}})
+say({{"type": "result", "subtype": "success", "is_error": False, "result": "Never mind.", "num_turns": 1}})
+sys.stdin.buffer.read()
+"""
+
+
+def test_what_claude_code_takes_back_is_withdrawn_for_everyone(shell: Shell, asks: Callable[..., None], tmp_path: Path) -> None:
+    asks("Bash", {})
+    (tmp_path / "claude").write_text(TAKES_BACK.format(python=sys.executable))
+    process = waiting(shell)
+    question = open_question(shell, process)
+
+    (shell.cwd / "take-back").touch()
+
+    assert ended(process)["answer"] == "Never mind."
+    shown = shell.json("questions", "show", question["id"], "--json")
+    assert (shown["state"], shown["answer"]["action"], shown["answer"]["by"]) == ("answered", "cancel", "asker")
