@@ -455,3 +455,29 @@ def test_turns_of_a_backup_that_were_open_are_interrupted(sqlite: Opened, folder
     store = sqlite()
     assert store.log("s1").get(0).outcome is Outcome.INTERRUPTED
     assert isinstance(store.claim("s1", "me", timedelta(minutes=1)), Claim)
+
+
+def before_questions(database: Path) -> None:
+    """As a version that knew neither questions nor tasks left it."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        for table in ("questions", "tasks"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("PRAGMA user_version = 1")
+
+
+@pytest.mark.parametrize("backup", [True, False])
+def test_a_damaged_file_of_an_older_version_is_rescued_with_its_older_backup(filled: Path, sqlite: Opened, folder: Path, backup: bool) -> None:
+    before_questions(filled)
+    if backup:
+        for kept in (folder / "backups").glob("*.db"):
+            before_questions(kept)
+    else:
+        without_backups(folder)
+    overwrite(filled, pages_of(filled, "turns")[0])
+
+    store = sqlite()
+    whole = [len(list(store.log(session).newest_first())) for session in ("s1", "s2")] == [100, 100]
+
+    (told,) = [notice for notice in store.notices if "was damaged" in notice]
+    assert ("With the backup" in told, whole) == (backup, backup)
+    assert list(store.questions()) == []
