@@ -89,17 +89,18 @@ def command(
     human = AtTerminal(watcher.quiet, moves=not front.output.plain) if front.output.asks else None
     asking = Asking(broker, cancel, human=human, waits=wait_questions, watch=show)
     due: Sequence[StoredQuestion] = ()
-    with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
-        broker.tidy()
-        if go_on:
+    broker.tidy()
+    if go_on:
+        with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
             due = due_questions(broker, chosen.id, asking)
-            wish = with_answers(wish, due, place.templates)
-        elif (waits := offer(broker, chosen.id)) is not None:
-            watcher.notice(waits)
-        if stored is None:
-            chosen = _begun(store, place, chosen, wish, new=new)
-        if background:
-            return _left(front, store, chosen, wish, timeout, wait_questions=wait_questions, due=due, as_json=as_json)
+        wish = with_answers(wish, due, place.templates)
+    elif (waits := offer(broker, chosen.id)) is not None:
+        watcher.notice(waits)
+    if stored is None:
+        chosen = _begun(store, place, chosen, wish, new=new)
+    if background:
+        return _left(front, store, chosen, wish, timeout, wait_questions=wait_questions, due=due, as_json=as_json)
+    with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
         report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asking, watch=show)
     if unread:  # the turn was ended and kept like any cancelled one
         raise unread[0]
