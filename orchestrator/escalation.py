@@ -9,21 +9,26 @@ from datetime import datetime
 
 from orchestrator.clock import Clock
 from orchestrator.crew import Crew
+from orchestrator.dispatch.desk import Answered, Desk, Shown, Watch
 from orchestrator.dispatch.heard import Heard
+from orchestrator.dispatch.own_tools import own_tools
 from orchestrator.dispatch.room import Room
-from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
+from orchestrator.dispatch.session_context import SessionContext
+from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
+from orchestrator.memory.view import MemoryView
 from orchestrator.model_names import is_same_model
 from orchestrator.planning.case import Additions, Expiry, Wish
 from orchestrator.planning.plan import NO_ADDITIONS, Plan, plan_turn, started
 from orchestrator.providers import Ask, Cancel
 from orchestrator.recording import Ended, Recorder, Report, record
 from orchestrator.routing import Choice, Route
-from orchestrator.session import EarlierTurns, Outcome, Session, Turn, TurnList, TurnLog
+from orchestrator.session import EarlierTurns, Outcome, Role, Session, Turn, TurnList, TurnLog
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
+from orchestrator.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +128,9 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id)
     heard, answered = Heard(), Answered()
     for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
-        watch(Shown("notice", problem))
-        answered.notice(problem)
+        desk.notice(answered, problem)
     began = place.clock.monotonic()
-    error = _run(plan, plan.agent.limits, heard, answered, desk)
+    error = _run(place, plan, plan.agent.limits, heard, answered, desk)
     if isinstance(error, SessionLost) and (limits := _limits_afresh(plan, answered, error, place.clock.monotonic() - began)) is not None:
         try:
             plan = started(_planned_afresh(place, plan), place.new_id())
@@ -135,7 +139,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
         else:
             turn = _opened(plan, turn.started_at)
             watch(Shown("notice", plan.notices[-1]))
-            error = _run(plan, limits, heard, answered, desk)
+            error = _run(place, plan, limits, heard, answered, desk)
     if error is None and (other := _other_model(place, plan, answered)) is not None:
         answered.notice(other)
     report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
@@ -145,7 +149,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     return replace(report, notices=(*report.notices, *problems))
 
 
-def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:
+def _run(place: Workplace, plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:
     """What ended the turn early, if anything did."""
     nonce, room = plan.standing.session.nonce, Room(plan.budget.limit_chars, plan.refit)
     try:
@@ -159,11 +163,29 @@ def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Des
             answered=answered,
             desk=desk,
             room=room,
-            tools=plan.tools,
+            tools=(*_own_tools(place, plan, heard, answered, desk), *plan.tools),
         )
     except EscaleraError as error:
         return error
     return None
+
+
+def _own_tools(place: Workplace, plan: Plan, heard: Heard, answered: Answered, desk: Desk) -> tuple[Tool, ...]:
+    session, role, agent = plan.standing.session, plan.route.role, plan.agent
+    memory = MemoryView(place.store, session=session.id, agent=agent.name, role=role, workspace=plan.workspace, limits=agent.limits, now=place.clock.now)
+    context = SessionContext(
+        session=session,
+        index=plan.index,
+        turns=lambda: EarlierTurns(place.store.log(session.id), plan.index),
+        workspace=plan.workspace,
+        agent=agent.name,
+        role=role,
+        mode=None if plan.mode is None else plan.mode.value,
+        reasons=plan.reasons,
+        need=plan.need,
+        counterpart=place.crew.escalation if role is Role.PRIMARY else place.crew.primary,
+    )
+    return own_tools(memory, context, heard, tell=lambda text: desk.notice(answered, text))
 
 
 def _other_model(place: Workplace, plan: Plan, answered: Answered) -> str | None:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from orchestrator.dispatch.desk import Answered
 from orchestrator.dispatch.heard import Heard
-from orchestrator.dispatch.turn import Answered
 from orchestrator.errors import Cancelled, EscaleraError, LeaseLost, SessionLost, StoreError
 from orchestrator.messages import Part, Text, well_formed
 from orchestrator.percepts import Percept

@@ -15,7 +15,7 @@ from orchestrator.cli.output import ReaderGone
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
 from orchestrator.cli.sessions import begun, fresh_session, stored_session
 from orchestrator.cli.watch import watcher_for
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.errors import OutputFailed
 from orchestrator.providers import Answer, Cancel, Question
 

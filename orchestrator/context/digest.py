@@ -14,7 +14,7 @@ from orchestrator.messages import Part, ToolCall, ToolResult
 from orchestrator.quoting import clipped, plain
 from orchestrator.session import Outcome, Role, Turn, TurnLog, used_tools
 from orchestrator.tags import neutralise, strip_tags
-from orchestrator.tools import SESSION_TOOLS
+from orchestrator.tools import LOOKS_AT_NOTHING
 
 MAX_TOOL_RESULT = 500
 MAX_SENT_LINE = 200
@@ -162,7 +162,7 @@ class _Teller:
 
         The session's own tools look at nothing: their output repeats what the agent said, and verifies none of it.
         """
-        calls = [(call, result) for call, result in _answered(turn.steps) if call.name not in SESSION_TOOLS]
+        calls = [(call, result) for call, result in _answered(turn.steps) if call.name not in LOOKS_AT_NOTHING]
         verified: list[str] = []
         failed: list[str] = []
         for (name, bad), group in groupby(calls, lambda pair: (pair[0].name, pair[1] is None or pair[1].is_error)):

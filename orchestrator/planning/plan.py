@@ -10,6 +10,7 @@ from orchestrator.context.delivery import system_messages
 from orchestrator.context.digest import digest_limits
 from orchestrator.crew import Agent, Crew
 from orchestrator.dispatch.heard import Heard, session_tools
+from orchestrator.dispatch.own_tools import OWN_SCHEMAS
 from orchestrator.errors import BudgetExceeded
 from orchestrator.history.budget import Budget, PartName, corrected_tokens, estimate_request_tokens, limit_chars, measure_tools, request_text, require_room
 from orchestrator.history.fit import Fitted, fit
@@ -154,8 +155,8 @@ class _Fitter:
         self.new = "".join([case.wish.prompt, *told, text_since(case.log, case.ratio, most=assumed or 0)])
         """What the measured ratio says nothing about."""
         self._limits = limit_chars(case.agent.limits, window, case.ratio, new=self.new), assumed
-        own = session_tools(Heard(), hands_over=case.hands_over) if case.takes_tools else ()
-        self._tools = tuple(tool.schema for tool in (*own, *case.supplies.tools))
+        said = [tool.schema for tool in session_tools(Heard(), hands_over=case.hands_over)]
+        self._tools = (*said, *OWN_SCHEMAS, *(tool.schema for tool in case.supplies.tools)) if case.takes_tools else ()
         self._tools_chars = measure_tools(self._tools)
         self._writer = Writer(case, templates, self.scope, self._boundary)
 

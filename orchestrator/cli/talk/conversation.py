@@ -15,7 +15,7 @@ from orchestrator.cli.plan import EXAMPLE, unborn
 from orchestrator.cli.session import all_turns, forked
 from orchestrator.cli.sessions import begun, fresh_session, held_session
 from orchestrator.crew import Crew
-from orchestrator.dispatch.turn import Shown, Watch
+from orchestrator.dispatch.desk import Shown, Watch
 from orchestrator.errors import EscaleraError, NotFound
 from orchestrator.escalation import Workplace, begin_session, take_turn
 from orchestrator.planning.case import Wish

@@ -28,7 +28,7 @@ from orchestrator.cli.talk.screen import Actions, Screen
 from orchestrator.cli.talk.status import status_line
 from orchestrator.cli.talk.view import Bare, Coloured, View, between_words
 from orchestrator.cli.watch import summary
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.errors import EscaleraError
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Answer, Cancel, Question

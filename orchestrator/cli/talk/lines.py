@@ -14,7 +14,7 @@ from orchestrator.cli.output import write
 from orchestrator.cli.talk.commands import Commands, Leave
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.cli.watch import watcher_for
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.documents.turn import turn_document
 from orchestrator.errors import EscaleraError
 from orchestrator.planning.case import Wish

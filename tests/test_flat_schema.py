@@ -1,0 +1,72 @@
+"""What an agent may ask for in a form, and what an answer to it must be."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.flat_schema import choices_of, flat_schema, wrong_field
+
+
+def of(**fields: object) -> dict[str, object]:
+    return {"type": "object", "properties": fields}
+
+
+def test_a_flat_schema_is_taken_in_a_form_of_its_own() -> None:
+    given = {**of(port={"type": "integer", "minimum": 1, "maximum": 65535, "x-odd": {"deep": 1}}, name={"title": "Your\nname"}), "required": ["port", "gone"]}
+
+    assert flat_schema(given) == {
+        "type": "object",
+        "properties": {"port": {"type": "integer", "minimum": 1, "maximum": 65535}, "name": {"type": "string", "title": "Your name"}},
+        "required": ["port"],
+    }
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "string", "enum": ["a", "b"]},
+        {"type": "string", "oneOf": [{"const": "a", "title": "A"}, {"const": "b", "title": "B"}]},
+        {"type": "array", "items": {"enum": ["a", "b"]}},
+        {"type": "array", "items": {"anyOf": [{"const": "a"}, {"const": "b"}]}},
+    ],
+)
+def test_choices_are_found_in_every_spelling(field: dict[str, object]) -> None:
+    assert choices_of(flat_schema(of(which=field))["properties"]["which"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "object"}, "1 to 20"),
+        ([], "1 to 20"),
+        (of(**{f"f{number}": {} for number in range(21)}), "1 to 20"),
+        (of(inner={"type": "object", "properties": {}}), "'inner'"),
+        (of(some={"type": "array", "items": {"type": "string"}}), "items.enum"),
+        (of(which={"type": "string", "enum": [1, 2]}), "'which'"),
+        (of(api_key={"type": "string"}), "secret"),
+        (of(word={"type": "string", "format": "password"}), "secret"),
+        (of(**{"\x1b[31m": {}}), "printable"),
+        (of(field="text"), "'field'"),
+    ],
+)
+def test_what_is_not_flat_or_asks_for_a_secret_is_refused_by_name(schema: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        flat_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ({"type": "string", "minLength": 2, "maxLength": 3}, "ab", "a"),
+        ({"type": "string", "enum": ["a"]}, "a", "b"),
+        ({"type": "integer", "minimum": 1}, 1, 0),
+        ({"type": "integer"}, 1, True),
+        ({"type": "number", "maximum": 2}, 1.5, 2.5),
+        ({"type": "number"}, 1, float("nan")),
+        ({"type": "boolean"}, False, 0),
+        ({"type": "array", "items": {"enum": ["a", "b"]}}, ["a"], ["c"]),
+    ],
+)
+def test_an_answer_is_checked_against_its_field(field: dict[str, object], good: object, bad: object) -> None:
+    assert wrong_field(field, good) is None
+    assert wrong_field(field, bad) is not None
