@@ -16,6 +16,7 @@ from orchestrator.settings.files import decode_text, read_bytes, shown_path
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
 from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts, secret_variables
+from orchestrator.settings.tool_servers import TABLE
 from orchestrator.settings.values import shown
 
 if TYPE_CHECKING:
@@ -165,6 +166,8 @@ def _problem(config: AgentConfig, kind: ProviderKind, details: ErrorDetails, opt
 def _suggestion(config: AgentConfig, kind: ProviderKind, key: str) -> str:
     if key in LIMITS:
         return f"; it belongs under [agents.{config.name}.limits]"
+    if key == TABLE:
+        return f"; servers stand in tables of their own: [{TABLE}.NAME], with agents = [{config.name!r}] for this one alone"
     return did_you_mean(nearest(key, [*_option_names(kind), *AGENT_KEYS]))
 
 

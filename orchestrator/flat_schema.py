@@ -31,10 +31,10 @@ def flat_schema(given: object) -> dict[str, Any]:
 
 def wrong_field(field: Mapping[str, Any], value: object) -> str | None:
     """What is wrong with an answer to one field of such a schema; `None` where nothing is."""
-    kind = field.get("type")
+    kind = field.get("type", "string")
     if kind == "array":
         choices = choices_of(field)
-        fits = isinstance(value, list | tuple) and all(item in choices for item in value)
+        fits = not choices or (isinstance(value, list | tuple) and all(item in choices for item in value))
         return None if fits else f"must be some of: {', '.join(choices)}"
     if not _is_a(kind, value):
         return f"must be of the type {kind}"

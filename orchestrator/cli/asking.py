@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from orchestrator.cli.output import write
+from orchestrator.flat_schema import choices_of, wrong_field
 from orchestrator.providers import Answer, Cancel, Question
 from orchestrator.quoting import one_line
 from orchestrator.terminal import clean
@@ -72,7 +73,7 @@ class AtTerminal:
 
     def _field(self, title: str, field: Mapping[str, Any], question: Question, *, required: bool) -> object:
         several = field.get("type") == "array"
-        choices = [str(choice) for choice in (field.get("items") or {} if several else field).get("enum") or ()]
+        choices = choices_of(field)
         for line in (*_told(field), *(f"  {number}. {choice}" for number, choice in enumerate(choices, 1))):
             write(sys.stderr, clean(line) + "\n")
         how = " (numbers, with commas between them)" if choices and several else " (a number)" if choices else ""
@@ -81,9 +82,14 @@ class AtTerminal:
             if not said and not required:
                 return None
             try:
-                return _value(said, field, choices, several=several)
+                value = _value(said, field, choices, several=several)
             except ValueError as error:
                 write(sys.stderr, f"{error}\n")
+                continue
+            wrong = wrong_field(field, value)
+            if wrong is None:
+                return value
+            write(sys.stderr, clean(f"this {wrong}\n"))
 
     def _line(self, prompt: str, question: Question) -> str:
         """A line that was typed. Raises `_NoAnswer` when the agent takes the question back, or the human ends the input or the turn."""
