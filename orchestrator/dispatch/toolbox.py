@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from orchestrator.dispatch.deadline import Deadline
+from orchestrator.deadline import Deadline
 from orchestrator.dispatch.desk import Answered, Desk, Shown
 from orchestrator.dispatch.repeats import ENDED_AT, Repeats
 from orchestrator.errors import TimedOut, foreign

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import get_args
 
-from orchestrator.dispatch.deadline import Deadline
+from orchestrator.deadline import Deadline
 from orchestrator.dispatch.desk import Answered, Desk, Shown
 from orchestrator.dispatch.events import is_event
 from orchestrator.dispatch.heard import Heard, session_tools
