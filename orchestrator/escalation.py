@@ -60,11 +60,11 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
     is the primary turn's, with the error.
     """
     with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel) as claim:
-        report = _carry_out(place, claim, planned(place, session, wish, loaded=loaded), cancel=cancel, ask=ask, watch=watch)
+        report = _carry_out(place, claim, _planned_with_tools(place, session, wish, cancel, watch, loaded=loaded), cancel=cancel, ask=ask, watch=watch)
         if report.handed_over is None or report.error is not None:
             return report
         try:
-            plan = planned(place, session, _handed_on(wish, report), loaded=False)
+            plan = _planned_with_tools(place, session, _handed_on(wish, report), cancel, watch, loaded=False)
             watch(Shown("notice", f"{report.turn.agent!r} hands over: {report.handed_over}"))
             escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         except EscaleraError as error:
@@ -86,6 +86,16 @@ def begin_session(place: Workplace, session: Session, wish: Wish, *, first: bool
     """
     _planned_from(place, session, TurnList(()), wish)
     place.store.create(session, first=first)
+
+
+def _planned_with_tools(place: Workplace, session: str, wish: Wish, cancel: Cancel, watch: Watch, *, loaded: bool) -> Plan:
+    """The plan, made once more where the agent's tool servers had to be started and asked first what they have."""
+    plan = planned(place, session, wish, loaded=loaded)
+    servers, agent = place.crew.tool_servers, plan.agent
+    if not agent.takes_tools:
+        return plan
+    told = servers.prepare(agent.name, plan.standing.session.id, cancel=cancel, tell=lambda text: watch(Shown("notice", text)))
+    return planned(place, session, wish, loaded=loaded) if told else plan
 
 
 def planned(place: Workplace, session: str, wish: Wish, *, again: Plan | None = None, loaded: bool = True) -> Plan:

@@ -531,6 +531,8 @@ class AgentObject(TypedDict):
     model: str | None
     source: Stated
     problem: str | None
+    mcp_servers: list[str]
+    """The MCP servers whose tools it is offered."""
 
 
 class AgentsDocument(TypedDict):
@@ -558,11 +560,21 @@ class CheckObject(TypedDict):
     hint: str | None
 
 
+class ServerCheckObject(TypedDict):
+    """Whether an MCP server answers, and the tools that it has for agents, by the names under which they know them."""
+
+    name: Stated
+    ok: bool
+    tools: list[str]
+    problem: str | None
+
+
 class ChecksDocument(TypedDict):
     """`agents check --json`."""
 
     format: Literal["escalera.checks/1"]
     agents: list[CheckObject]
+    mcp_servers: list[ServerCheckObject]
 
 
 FindingArea = Literal["roles", "configuration", "servers", "claude", "aws", "keys", "embedded", "plugins", "store", "processes"]

@@ -73,7 +73,7 @@ class Connection:
         try:
             await asyncio.wait([connection._ready], timeout=seconds)
         except asyncio.CancelledError:
-            connection._scope.cancel()
+            await connection.close()
             raise
         if not connection._ready.done():
             await connection.close()

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -24,9 +25,10 @@ class Portal:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, seconds: float) -> None:
-        """Cancel what is left, and wait for the thread."""
-        self._loop.call_soon_threadsafe(self._cancel_all)
-        self._thread.join(seconds)
+        """Wait so long for what still runs there, cancel what is left, and end."""
+        with suppress(RuntimeError):  # it has ended already
+            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._end(seconds)))
+        self._thread.join(seconds + 1)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -36,9 +38,17 @@ class Portal:
         finally:
             self._loop.close()
 
-    def _cancel_all(self) -> None:
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
+    async def _end(self, seconds: float) -> None:
+        await self._all_ended(seconds)
+        for task in self._others():
             task.cancel()
-        ended = asyncio.gather(*tasks, return_exceptions=True)
-        ended.add_done_callback(lambda _: self._loop.stop())
+        await self._all_ended(0.5)
+        self._loop.stop()
+
+    async def _all_ended(self, seconds: float) -> None:
+        tasks = self._others()
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+
+    def _others(self) -> set[asyncio.Task[object]]:
+        return asyncio.all_tasks(self._loop) - {task for task in (asyncio.current_task(self._loop),) if task is not None}

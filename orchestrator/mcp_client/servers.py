@@ -6,16 +6,16 @@ import importlib.util
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as Unfinished
-from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.deadline import Deadline
 from orchestrator.errors import Cancelled, SecretMissing, foreign
+from orchestrator.history.budget import measure_tools
 from orchestrator.mcp_client.schema import Parameters, described, parameters_of, tool_name
 from orchestrator.providers import OWNER_MARK, SESSION_MARK, STORE_MARK, Cancel, ToolSchema
 from orchestrator.quoting import one_line
@@ -43,6 +43,7 @@ SERVER_MARK = "_ESCALERA_TOOL_SERVER"
 _TELL_AFTER = 1.0
 _SHORTEST_SECRET = 4
 _MAX_SAID = 500
+_MOST_NAMED = 8
 _MISSING = "the package of the SDK is not installed: pip install 'escalera[mcp]'"
 
 Result = TypeVar("Result")
@@ -72,18 +73,26 @@ class ToolServers:
     def __init__(self, servers: Iterable[ToolServer], *, environ: Mapping[str, str], workspace: str, clock: Clock | None = None) -> None:
         self._portal: Portal | None = None
         self._mark = str(uuid.uuid4())
+        self._closed = False
         self._lock = threading.Lock()
         self._servers = [_Server(server, self._opened_portal, environ, workspace, self._mark, clock or SystemClock()) for server in servers]
 
-    def offered(self, agent: str) -> Offer:
-        """As far as it is known by now; starts nothing."""
+    def offered(self, agent: str, *, room: int | None = None, taken: Iterable[str] = ()) -> Offer:
+        """As far as it is known by now; starts nothing. In at most `room` characters, under none of the `taken` names."""
         ours = [server for server in self._servers if server.config.serves(agent)]
-        tools: dict[str, Tool] = {}
-        for server in ours:
-            tools |= {tool.schema.name: tool for tool in server.tools(taken=tools)}
+        names, tools, left_out = set(taken), [], []
+        for tool in (tool for server in ours for tool in server.tools(taken=names)):
+            size = measure_tools([tool.schema])
+            if room is not None and size > room:
+                left_out.append(tool.schema.name)
+                continue
+            room = None if room is None else room - size
+            names.add(tool.schema.name)
+            tools.append(tool)
         unknown = [server.config.name for server in ours if server.listed is None and server.problem is None]
         note = f"the tools of {', '.join(unknown)} (MCP) are listed when the turn begins, and are not counted here"
-        return Offer(tuple(tools.values()), (*(server.problem for server in ours if server.problem is not None), *([note] if unknown else [])))
+        problems = [server.problem for server in ours if server.problem is not None]
+        return Offer(tuple(tools), (*problems, *([note] if unknown else []), *([_too_many(left_out, agent)] if left_out else [])))
 
     def prepare(self, agent: str, session: str, *, cancel: Cancel, tell: Callable[[str], None]) -> bool:
         """Before a turn: start and list what is not known yet. Whether anything came of it, good or bad. Raises `Cancelled`."""
@@ -96,17 +105,17 @@ class ToolServers:
         """What each of them has, started and asked now: for who wants to know whether they work."""
         wanted = [server for server in self._servers if names is None or server.config.name in names]
         self._list(wanted, "", cancel or Cancel(), lambda _: None)
-        return [Listed(server.config, tuple(tool.schema.name for tool in server.tools(taken={})), server.problem) for server in wanted]
+        return [Listed(server.config, tuple(tool.schema.name for tool in server.tools(taken=())), server.problem) for server in wanted]
 
     def close(self) -> None:
         """Let all of them go; what a server has left behind is ended, too."""
         with self._lock:
-            portal, self._portal = self._portal, None
+            portal, self._portal, self._closed = self._portal, None, True
         if portal is None:
             return
-        closing = [future for server in self._servers if (future := server.closing(portal)) is not None]
-        wait_for(closing, CLOSE_SECONDS)
-        portal.close(1.0)
+        for server in self._servers:
+            server.end(portal)
+        portal.close(CLOSE_SECONDS)
         if any(server.config.command is not None for server in self._servers):
             end_bearers(SERVER_MARK, self._mark)
 
@@ -135,6 +144,8 @@ class ToolServers:
         from orchestrator.mcp_client.portal import Portal
 
         with self._lock:
+            if self._closed:
+                raise ToolFailed("the tool servers were let go")
             if self._portal is None:
                 self._portal = Portal()
             return self._portal
@@ -152,6 +163,7 @@ class _Server:
         self.restarts_left = MOST_RESTARTS
         self._portal, self._environ, self._workspace, self._mark, self._clock = portal, environ, workspace, mark, clock
         self._connection: Connection | None = None
+        self._opening: Future[Connection] | None = None
         self._lock = threading.Lock()
         self._failed_at: float | None = None
         self._timed_out = False
@@ -159,7 +171,7 @@ class _Server:
 
     # -- its tools ---------------------------------------------------------------------------------
 
-    def tools(self, *, taken: Mapping[str, object]) -> list[Tool]:
+    def tools(self, *, taken: Collection[str]) -> list[Tool]:
         """As agents are offered them: those that the configuration names, or all."""
         made: dict[str, Tool] = {}
         for tool in self.listed or ():
@@ -270,28 +282,35 @@ class _Server:
         with self._lock:
             if self._connection is not None and not self._connection.ended:
                 return self._connection
-            if self.listed is not None:
-                if self.restarts_left <= 0:
-                    raise ToolFailed(f"the tool server {self.config.name} ended {MOST_RESTARTS} times, and is not started again in this turn")
-                self.restarts_left -= 1
-            self._connection = self._started(session, deadline, cancel)
-            return self._connection
-
-    def _started(self, session: str, deadline: Deadline, cancel: Cancel) -> Connection:
-        from orchestrator.mcp_client.connection import Connection
-
+            opening = self._opening = self._opening or self._begun(session)
         try:
-            way = self._way(session)
-        except SecretMissing as missing:
-            raise ToolFailed(missing.message) from missing
-        try:
-            return self._done(self._portal().submit(Connection.opened(way, START_SECONDS)), deadline, cancel)
+            connection = self._done(opening, deadline, cancel)
         except Unfinished:
             raise ToolFailed(f"it did not answer within {START_SECONDS:g} s") from None
         except (Cancelled, ToolFailed):
             raise
         except Exception as error:  # the SDK's, or of what a stranger's server made of it
             raise ToolFailed(f"it does not start: {self._said(error)}") from error
+        else:
+            with self._lock:
+                self._connection = connection
+            return connection
+        finally:
+            with self._lock:
+                self._opening = None if self._opening is opening else self._opening
+
+    def _begun(self, session: str) -> Future[Connection]:
+        from orchestrator.mcp_client.connection import Connection
+
+        if self.listed is not None:
+            if self.restarts_left <= 0:
+                raise ToolFailed(f"the tool server {self.config.name} ended {MOST_RESTARTS} times, and is not started again in this turn")
+            self.restarts_left -= 1
+        try:
+            way = self._way(session)
+        except SecretMissing as missing:
+            raise ToolFailed(missing.message) from missing
+        return self._portal().submit(Connection.opened(way, START_SECONDS))
 
     def _way(self, session: str) -> Way:
         from orchestrator.mcp_client.connection import Way
@@ -312,11 +331,14 @@ class _Server:
         if connection is not None:
             self._portal().submit(connection.close())
 
-    def closing(self, portal: Portal) -> Future[None] | None:
-        """The end of it, where it runs."""
+    def end(self, portal: Portal) -> None:
+        """Begin to end it, be it started or starting; the portal waits for that."""
         with self._lock:
-            connection, self._connection = self._connection, None
-        return None if connection is None else portal.submit(connection.close())
+            connection, opening, self._connection = self._connection, self._opening, None
+        if opening is not None:
+            opening.cancel()
+        if connection is not None:
+            portal.submit(connection.close())
 
     # -- what is said of it ------------------------------------------------------------------------
 
@@ -334,6 +356,11 @@ class _Server:
         for secret in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(secret, MASK)
         return one_line(text, _MAX_SAID)
+
+
+def _too_many(names: Sequence[str], agent: str) -> str:
+    shown = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
+    return f"the tools of MCP servers take a quarter of {agent!r}'s budget at most, and these are left out: {shown}; {TABLE}.NAME.tools says which to offer"
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -10,9 +10,11 @@ from typing import Literal
 from orchestrator.context.orientation import brief_of
 from orchestrator.crew import Agent, Crew
 from orchestrator.errors import UsageError
+from orchestrator.history.budget import limit_chars
 from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
 from orchestrator.hooks import NO_HOOKS, Given, Hooks
 from orchestrator.hookspecs import Signal
+from orchestrator.mcp_client.servers import Offer, ToolServers
 from orchestrator.memory.inject import Chosen, choose
 from orchestrator.messages import well_formed
 from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, lost_reason, own_sessions, resumable_session
@@ -65,12 +67,12 @@ class Supplies:
     """What plugins and the project bring to one turn."""
 
     tools: tuple[Tool, ...] = ()
-    """Those that the agent is offered beside the session's own."""
+    """Those of plugins and MCP servers, which the agent is offered beside the session's own."""
     contributed: tuple[tuple[PluginReport, str], ...] = ()
     """What plugins tell it."""
     project_instructions: str = ""
     problems: tuple[str, ...] = ()
-    """What plugins broke."""
+    """What plugins broke, and what is wrong with MCP servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class Case:
     @property
     def takes_tools(self) -> bool:
         """Whether the agent is offered tools; where not, it says by tag what they are for."""
-        return self.agent.provider.capabilities.takes_tools and self.agent.limits.max_tool_iterations != 0
+        return self.agent.takes_tools
 
     @property
     def hands_over(self) -> bool:
@@ -164,21 +166,28 @@ def case_of(
         ratio=_ratio(log, way, agent),
         counterpart=crew.primary if way.role is Role.ESCALATION else crew.escalation,
     )
-    return replace(case, supplies=_supplies(case, additions, sensors.signals))
+    return replace(case, supplies=_supplies(case, additions, sensors.signals, crew.tool_servers))
 
 
-def _supplies(case: Case, additions: Additions, signals: Given[Signal]) -> Supplies:
+def _supplies(case: Case, additions: Additions, signals: Given[Signal], servers: ToolServers) -> Supplies:
     agent, role, workspace = case.agent, case.way.role, case.workspace
     tools = additions.hooks.tools(agent=agent.name, role=role, workspace=workspace) if case.takes_tools else Given()
+    offer = servers.offered(agent.name, room=_tool_room(agent), taken=[tool.schema.name for _, tool in tools.values]) if case.takes_tools else Offer()
     contributed = additions.hooks.context(
         session=case.stand.session, turns=case.log, agent=agent.name, role=role, mode=case.mode, prompt=case.wish.prompt, workspace=workspace
     )
     return Supplies(
-        tools=tuple(tool for _, tool in tools.values),
+        tools=(*(tool for _, tool in tools.values), *offer.tools),
         contributed=contributed.values,
         project_instructions="" if case.keeps_conversation else additions.project_instructions,
-        problems=(*signals.notices, *tools.notices, *contributed.notices),
+        problems=(*signals.notices, *tools.notices, *offer.problems, *contributed.notices),
     )
+
+
+def _tool_room(agent: Agent) -> int | None:
+    """How many characters the tools of MCP servers may take together: a quarter of the budget, by what does not change from turn to turn."""
+    limit = limit_chars(agent.limits, agent.provider.capabilities.context_window_tokens)
+    return None if limit is None else limit // 4
 
 
 class _Sensors:

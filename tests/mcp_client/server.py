@@ -1,15 +1,14 @@
 """An MCP server by the official SDK, as a program: its tools do what the tests need. `server.py [--http PORT]`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Annotated
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Elicit, ElicitationResult, MCPServer, Resolve
 from mcp_types import CallToolResult, ImageContent, TextContent, ToolAnnotations
 from pydantic import BaseModel
 
@@ -115,11 +114,14 @@ def pid() -> str:
     return str(os.getpid())
 
 
+def asked() -> Elicit[Colour]:
+    return Elicit("Which colour?", Colour)
+
+
 @server.tool()
-async def ask(ctx: Context) -> str:
+def ask(answer: Annotated[ElicitationResult[Colour], Resolve(asked)]) -> str:
     """Ask the user in the middle of the call."""
-    answer = await ctx.elicit("Which colour?", Colour)
-    return json.dumps({"action": answer.action, "colour": answer.data.colour if answer.action == "accept" else None})
+    return f"{answer.action} {answer.data.colour if answer.action == 'accept' else ''}".strip()
 
 
 if __name__ == "__main__":
