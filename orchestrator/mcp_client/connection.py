@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import httpx2
 import mcp_types as types
+from mcp import MCPError
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -48,6 +49,36 @@ class Way:
     workspace: str
 
 
+class DidNotStart(Exception):
+    """A server that did not answer. The text says why; `stderr` is what its program said, its cause what was raised."""
+
+    def __init__(self, why: str, stderr: str) -> None:
+        super().__init__(why)
+        self.stderr = stderr
+
+
+class WasGone(Exception):
+    """The server had ended before the call, and never saw it."""
+
+
+def is_closed(error: BaseException) -> bool:
+    """Whether the server is no longer there."""
+    inner = innermost(error)
+    return (isinstance(inner, MCPError) and inner.code == types.CONNECTION_CLOSED) or isinstance(inner, ConnectionError)
+
+
+def innermost(error: BaseException) -> BaseException:
+    """What a group of errors is about."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def is_readable(error: BaseException) -> bool:
+    """Whether its text is about the protocol or the connection; any other may be about anything."""
+    return isinstance(error, MCPError | OSError | TimeoutError | httpx2.TransportError)
+
+
 class Connection:
     """Begins with `opened`, and lives as long as the server; everything here happens in the loop."""
 
@@ -59,6 +90,8 @@ class Connection:
         self._client: Client | None = None
         self._asks: list[Ask] = []
         self._stderr = bytearray()
+        self._refused: int | None = None
+        """The last status of an HTTP server that was an error: the SDK does not say it."""
         self.ended = False
         self.changed = False
         """Whether the server said that its tools are others now."""
@@ -67,7 +100,7 @@ class Connection:
 
     @classmethod
     async def opened(cls, way: Way, seconds: float) -> Connection:
-        """Start or reach the server. Raises `TimeoutError`, and whatever kept it from answering."""
+        """Start or reach the server. Raises `DidNotStart`."""
         connection = cls(way)
         connection._task = asyncio.create_task(connection._run())
         try:
@@ -75,21 +108,21 @@ class Connection:
         except asyncio.CancelledError:
             await connection.close()
             raise
-        if not connection._ready.done():
-            await connection.close()
-            raise TimeoutError(f"it did not answer within {seconds:g} s")
-        try:
-            connection._ready.result()
-        except BaseException:
-            await connection.close()
-            raise
-        return connection
+        late = not connection._ready.done()
+        error = None if late else connection._ready.exception()
+        if not late and error is None:
+            return connection
+        await connection.close()
+        refused = connection._refused
+        why = f"it did not answer within {seconds:g} s" if late else "it does not start" if refused is None else f"it refuses with HTTP {refused}"
+        raise DidNotStart(why, connection.stderr) from (error if refused is None else None)
 
     async def close(self) -> None:
         """Let the server go, and wait until it is gone: a program has two seconds to end by itself, and two more when it is told to."""
         self._scope.cancel()
         if self._task is not None:
             await asyncio.wait([self._task])
+        self._ready.exception()  # whoever waited for it has gone
 
     @property
     def stderr(self) -> str:
@@ -134,10 +167,17 @@ class Connection:
         return found[:MAX_TOOLS]
 
     async def call(self, tool: str, arguments: dict[str, Any], ask: Ask) -> types.CallToolResult:
-        """Call one of its tools. Raises what the SDK raises."""
+        """Call one of its tools. Raises what the SDK raises, and `WasGone`."""
+        for _ in range(2):
+            await asyncio.sleep(0)  # what has ended by now is seen by then
+        was_silent = self.silent
         self._asks.append(ask)
         try:
             return await self._connected.call_tool(tool, arguments)
+        except Exception as error:
+            if was_silent and is_closed(error):
+                raise WasGone from error
+            raise
         finally:
             self._asks.remove(ask)
 
@@ -174,10 +214,14 @@ class Connection:
     @asynccontextmanager
     async def _address(self) -> AsyncIterator[TransportStreams]:
         async with (
-            httpx2.AsyncClient(headers=dict(self._way.headers), timeout=_HTTP_TIMEOUT) as client,
+            httpx2.AsyncClient(headers=dict(self._way.headers), timeout=_HTTP_TIMEOUT, event_hooks={"response": [self._answered]}) as client,
             streamable_http_client(self._way.url or "", http_client=client) as streams,
         ):
             yield streams
+
+    async def _answered(self, response: httpx2.Response) -> None:
+        if response.is_error:
+            self._refused = response.status_code
 
     def _read_stderr(self, end: int) -> None:
         with suppress(BlockingIOError):

@@ -17,12 +17,24 @@ MAX_DESCRIPTION = 1000
 MAX_SCHEMA = 4000
 """Characters of one tool's parameters; what is larger loses its descriptions first, then what is nested."""
 
-_MAX_RAW = 500_000
+_MAX_RAW = 5_000_000
 _MAX_DEPTH, _MAX_NODES = 12, 2000
 _NAME_PART = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
-_DROPPED = frozenset({"$schema", "$id", "$defs", "definitions", "$comment", "$anchor", "examples", "title"})
 _COMBINED = ("allOf", "anyOf", "oneOf")
+_NAMED = frozenset({"properties", "patternProperties"})
+"""Keywords that hold schemas by name."""
+_SINGLE = frozenset({"items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"})
+_LISTED = frozenset({*_COMBINED, "prefixItems"})
+_SHAPES: Mapping[str, type | tuple[type, ...]] = {"type": (str, list), "required": list, "enum": list}
+_VALUES = frozenset(
+    {
+        *("type", "enum", "const", "default", "required", "format", "pattern", "nullable"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"),
+        *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
+    }
+)
+"""Keywords that hold no schema. What stands under any other means nothing to a provider, and is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +107,15 @@ class _Copy:
     def _keys(self, value: Mapping[str, Any], depth: int, inside: tuple[str, ...]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for key, item in value.items():
-            if key in _DROPPED:
-                continue
-            if key in ("properties", "patternProperties") and isinstance(item, dict):
+            if key in _NAMED and isinstance(item, dict):
                 made[key] = {neutralise(name): self.node(inner, depth + 1, inside) for name, inner in item.items()}
-            elif key in ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else") and isinstance(item, dict):
-                made[key] = self.node(item, depth + 1, inside)
-            elif key in (*_COMBINED, "prefixItems") and isinstance(item, list):
+            elif key in _LISTED and isinstance(item, list):
                 made[key] = [self.node(inner, depth + 1, inside) for inner in item]
-            elif key == "items":
-                made[key] = {}
-            elif key == "description":
-                made[key] = clipped(plain(neutralise(str(item))), MAX_DESCRIPTION)
-            else:
+            elif key in _SINGLE:
+                made[key] = item if isinstance(item, bool) and key != "items" else self.node(item, depth + 1, inside)
+            elif key == "description" and isinstance(item, str):
+                made[key] = clipped(plain(neutralise(item)), MAX_DESCRIPTION)
+            elif key in _VALUES and isinstance(item, _SHAPES.get(key, object)):
                 made[key] = _harmless(item)
         if made.get("type") == "array" and "items" not in made:
             made["items"] = {}
@@ -136,12 +144,11 @@ def _harmless(value: Any) -> Any:
 
 def _together(top: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """Properties and required names, with those of alternatives laid beside them: what one of them requires is not required of all."""
-    own = top.get("properties")
-    properties = dict(own) if isinstance(own, dict) else {}
-    required = {name for name in top.get("required") or () if isinstance(name, str)} if isinstance(top.get("required"), list) else set()
+    properties = dict(top.get("properties", {}))
+    required = {name for name in top.get("required", ()) if isinstance(name, str)}
     for key in _COMBINED:
-        for part in top.get(key) or ():
-            more, needed = _together(part) if isinstance(part, dict) else ({}, set())
+        for part in top.get(key, ()):
+            more, needed = _together(part)
             properties = {**more, **properties}
             required |= needed if key == "allOf" else set()
     return properties, required

@@ -164,6 +164,7 @@ class _Server:
         self._portal, self._environ, self._workspace, self._mark, self._clock = portal, environ, workspace, mark, clock
         self._connection: Connection | None = None
         self._opening: Future[Connection] | None = None
+        self._listed_by: Connection | None = None
         self._lock = threading.Lock()
         self._failed_at: float | None = None
         self._timed_out = False
@@ -183,11 +184,13 @@ class _Server:
     def wants_listing(self) -> bool:
         if self.problem is not None:
             return self._failed_at is None or self._clock.monotonic() - self._failed_at >= RETRY_AFTER
-        return self.listed is None or (self._connection is not None and self._connection.changed)
+        running = self._connection
+        return self.listed is None or (running is not None and (running.changed or running is not self._listed_by))
 
     def list_tools(self, session: str, cancel: Cancel) -> None:
         """Start it where it does not run, and ask for its tools. Raises nothing: `problem` says what was wrong."""
-        deadline = Deadline(self._clock, START_SECONDS)
+        deadline = Deadline(self._clock, START_SECONDS + 5)
+        connection = None
         try:
             connection = self._running(session, deadline, cancel)
             found = self._done(self._portal().submit(connection.tools()), deadline, cancel)
@@ -197,9 +200,11 @@ class _Server:
             self.fail(str(failed))
         except Exception as error:  # the SDK's, or of what a stranger's server made of it
             self.fail(self._said(error))
-            self._let_go()
+            if connection is not None:
+                self._let_go(connection)
         else:
             self.listed, self.problem, self._failed_at = tuple(found), self._missing(found), None
+            self._listed_by = connection
 
     def fail(self, why: str) -> None:
         """It has nothing to offer for now."""
@@ -230,29 +235,34 @@ class _Server:
         return text
 
     def _answer(self, tool: str, arguments: dict[str, Any], context: ToolContext, *, again: bool = True) -> Any:  # any: the SDK's, loaded late
-        connection = self._running(context.session, Deadline(self._clock, START_SECONDS), context.cancel)
-        was_gone = connection.silent
+        from orchestrator.mcp_client.connection import WasGone, is_closed
+
+        try:
+            connection = self._running(context.session, Deadline(self._clock, START_SECONDS + 5), context.cancel)
+        except ToolFailed as failed:
+            raise ToolFailed(f"the tool server {self.config.name} cannot be called: {failed}") from failed
         deadline = Deadline(self._clock, self.config.timeout)
         future = self._portal().submit(connection.call(tool, arguments, deadline.asking(context.ask)))
         try:
             return self._done(future, deadline, context.cancel)
         except Unfinished:
-            self._too_slow()
+            self._too_slow(connection)
             raise ToolFailed(f"the tool server {self.config.name} did not answer within {self.config.timeout:g} s; the call was given up") from None
         except (Cancelled, ToolFailed):
             raise
         except Exception as error:  # the SDK's, or of what a stranger's server made of it
-            if not _is_closed(error):
+            gone = isinstance(error, WasGone)
+            if not gone and not is_closed(error):
                 raise ToolFailed(f"the tool server {self.config.name} refused the call: {self._said(error)}") from error
-            self._let_go()
-            if was_gone and again:  # it had ended before, and never saw the call
-                return self._answer(tool, arguments, context, again=False)
-            raise ToolFailed(f"the tool server {self.config.name} ended in the middle of the call{self._last_words(connection)}") from error
+            self._let_go(connection)
+            if not gone or not again:
+                raise ToolFailed(f"the tool server {self.config.name} ended in the middle of the call{self._last_words(connection.stderr)}") from error
+        return self._answer(tool, arguments, context, again=False)
 
-    def _too_slow(self) -> None:
+    def _too_slow(self, connection: Connection) -> None:
         """One that does not answer twice running has hung."""
         if self._timed_out:
-            self._let_go()
+            self._let_go(connection)
         self._timed_out = not self._timed_out
 
     def _done(self, future: Future[Result], deadline: Deadline, cancel: Cancel) -> Result:
@@ -279,6 +289,8 @@ class _Server:
 
     def _running(self, session: str, deadline: Deadline, cancel: Cancel) -> Connection:
         """The connection, made anew where there is none. Raises `ToolFailed`, `Cancelled`."""
+        from orchestrator.mcp_client.connection import DidNotStart
+
         with self._lock:
             if self._connection is not None and not self._connection.ended:
                 return self._connection
@@ -289,8 +301,9 @@ class _Server:
             raise ToolFailed(f"it did not answer within {START_SECONDS:g} s") from None
         except (Cancelled, ToolFailed):
             raise
-        except Exception as error:  # the SDK's, or of what a stranger's server made of it
-            raise ToolFailed(f"it does not start: {self._said(error)}") from error
+        except DidNotStart as error:
+            why = "" if error.__cause__ is None else f": {self._said(error.__cause__)}"
+            raise ToolFailed(f"{error}{why}{self._last_words(error.stderr)}") from error
         else:
             with self._lock:
                 self._connection = connection
@@ -324,12 +337,13 @@ class _Server:
         marks |= {name: self._environ[name] for name in (STORE_MARK, OWNER_MARK) if name in self._environ}
         return Way(config.name, config.command, config.args, {**marks, **env}, config.url, headers, self._workspace)
 
-    def _let_go(self) -> None:
-        """End it without waiting; the next call starts another."""
+    def _let_go(self, connection: Connection) -> None:
+        """End it without waiting; the next call starts another, unless one has already."""
         with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            self._portal().submit(connection.close())
+            if self._connection is not connection:
+                return
+            self._connection = None
+        self._portal().submit(connection.close())
 
     def end(self, portal: Portal) -> None:
         """Begin to end it, be it started or starting; the portal waits for that."""
@@ -343,13 +357,15 @@ class _Server:
     # -- what is said of it ------------------------------------------------------------------------
 
     def _said(self, error: BaseException) -> str:
-        """An error's text, or where it is from: one of the protocol is for us to read, any other may be about anything."""
-        inner = _innermost(error)
-        text = str(inner) if _is_ours_to_read(inner) else foreign(inner)
+        """An error's text, or where it is from."""
+        from orchestrator.mcp_client.connection import innermost, is_readable
+
+        inner = innermost(error)
+        text = str(inner) if is_readable(inner) else foreign(inner)
         return self._clear(text) or type(inner).__name__
 
-    def _last_words(self, connection: Connection) -> str:
-        last = connection.stderr.splitlines()[-1:]
+    def _last_words(self, stderr: str) -> str:
+        last = stderr.splitlines()[-1:]
         return f"; its last words were: {self._clear(last[0])}" if last else ""
 
     def _clear(self, text: str) -> str:
@@ -361,23 +377,3 @@ class _Server:
 def _too_many(names: Sequence[str], agent: str) -> str:
     shown = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
     return f"the tools of MCP servers take a quarter of {agent!r}'s budget at most, and these are left out: {shown}; {TABLE}.NAME.tools says which to offer"
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _is_ours_to_read(error: BaseException) -> bool:
-    from mcp import MCPError
-
-    return isinstance(error, MCPError | OSError | TimeoutError)
-
-
-def _is_closed(error: BaseException) -> bool:
-    from mcp import MCPError
-    from mcp_types import CONNECTION_CLOSED
-
-    inner = _innermost(error)
-    return (isinstance(inner, MCPError) and inner.code == CONNECTION_CLOSED) or isinstance(inner, ConnectionError)

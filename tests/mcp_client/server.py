@@ -13,6 +13,7 @@ from mcp_types import CallToolResult, ImageContent, TextContent, ToolAnnotations
 from pydantic import BaseModel
 
 server = MCPServer("tests")
+QUIET = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
 LOOKS = ToolAnnotations(read_only_hint=True)
 
 
@@ -97,14 +98,16 @@ def crash() -> str:
 def leave() -> str:
     """End a moment after the call."""
     pid = os.getpid()
-    subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -9 {pid}"], start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.Popen(
+        ["sh", "-c", f"sleep 0.2; kill -9 {pid}"], start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     return "going"
 
 
 @server.tool()
 def spawn() -> str:
     """Start a process in a session of its own, which outlives this one."""
-    child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True, **QUIET)
     return str(child.pid)
 
 
