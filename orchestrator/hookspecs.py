@@ -118,7 +118,9 @@ def escalera_tools(agent: str, role: Role, workspace: str) -> Sequence[Tool] | N
     tools, and of two plugins with one name the first by the name of its distribution has it; what is refused is a notice.
     `run` is called with the arguments as the model gave them and a `ToolContext`, and returns the result's text, which is
     shortened to `tool_result_max_chars`. `ToolFailed` tells the model why not. Whatever else it raises, or returns, is an
-    error result and a notice, and the turn goes on. It cannot be interrupted: one that takes long looks at `context.cancel`.
+    error result and a notice, and the turn goes on. Every call has a thread of its own, those of a tool with `parallel=True` side
+    by side. It cannot be interrupted: one that takes long looks at `context.cancel`, and one that still runs two seconds after
+    the turn was cancelled is left to itself.
 
     ```python
     from pathlib import Path

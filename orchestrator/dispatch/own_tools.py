@@ -45,7 +45,7 @@ GET_SESSION_CONTEXT = _schema(
 )
 ASK_USER = _schema(
     "ask_user",
-    "Ask the user something you need to know before you can go on, and wait for the answer. Never ask for secrets.",
+    "Ask the user something you need to know before you can go on, and wait for the answer. Never ask for passwords or keys.",
     ("question",),
     question={"type": "string"},
     choices={"type": "array", "items": {"type": "string"}, "description": "What to choose from, if not any text will do."},

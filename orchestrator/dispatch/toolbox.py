@@ -6,7 +6,7 @@ import copy
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from orchestrator.deadline import Deadline
@@ -24,8 +24,15 @@ SIDE_BY_SIDE = 8
 LEAVE_AFTER = 2.0
 """Seconds that a tool has to end once the turn is over; one that then still runs is left to itself."""
 
-_Outcome = tuple[str, bool] | None
-"""A result's text and whether it is an error; `None` for a call that came to nothing, since the turn was cancelled."""
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a call gave back."""
+
+    text: str
+    is_error: bool = False
+    notice: str | None = None
+    """What the user should know of it."""
 
 
 class ToolBox:
@@ -69,7 +76,7 @@ class ToolBox:
             outcomes = self._outcomes(calls, stop)
         finally:
             forget()
-        yield from [self._kept(call, *outcomes[position]) for position, call in enumerate(calls) if outcomes.get(position) is not None]  # type: ignore[misc]  # just looked at
+        yield from [self._kept(call, outcome) for position, call in enumerate(calls) if (outcome := outcomes.get(position)) is not None]
         self._desk.cancel.raise_if_set()
         if stop.is_set() and self._is_late():
             raise TimedOut(stop.reason, which="turn", agent=self._request.agent, hint="allow more with --timeout, or raise turn_timeout")
@@ -79,9 +86,12 @@ class ToolBox:
         left = self._deadline.left()
         return left is not None and left <= 0
 
-    def _outcomes(self, calls: Sequence[ToolCall], stop: Cancel) -> dict[int, _Outcome]:
-        """What came of each call, by its place, as far as they ended in time. Each has a thread: one that hangs cannot hold up the turn."""
-        ended: queue.SimpleQueue[tuple[int, _Outcome] | None] = queue.SimpleQueue()
+    def _outcomes(self, calls: Sequence[ToolCall], stop: Cancel) -> dict[int, _Outcome | None]:
+        """What came of each call, by its place, as far as they ended in time; `None` for one that the end of the turn cut short.
+
+        Each has a thread: one that hangs cannot hold up the turn.
+        """
+        ended: queue.SimpleQueue[tuple[int, _Outcome | None] | None] = queue.SimpleQueue()
         context = ToolContext(self._request.workspace, self._request.session, self._request.agent, self._desk.ask, stop)
 
         def work(position: int, call: ToolCall) -> None:
@@ -90,7 +100,7 @@ class ToolBox:
         for position, call in enumerate(calls):
             threading.Thread(target=work, args=(position, call), name=f"tool {call.name}", daemon=True).start()
         stop.on_cancel(lambda: ended.put(None))
-        outcomes: dict[int, _Outcome] = {}
+        outcomes: dict[int, _Outcome | None] = {}
         leave_at: float | None = None
         while len(outcomes) < len(calls):
             left = self._deadline.left() if leave_at is None else leave_at - self._desk.clock.monotonic()
@@ -108,32 +118,35 @@ class ToolBox:
                 leave_at = self._desk.clock.monotonic() + LEAVE_AFTER
         return outcomes
 
-    def _outcome(self, call: ToolCall, context: ToolContext) -> _Outcome:
+    def _outcome(self, call: ToolCall, context: ToolContext) -> _Outcome | None:
+        """In the call's own thread. `None` where it failed since the turn is over."""
         tool = self._tools.get(call.name)
         if tool is None:
-            return f"there is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}", True
+            return _Outcome(f"there is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}", is_error=True)
         try:
             text = tool.run(copy.deepcopy(call.arguments), context)
         except ToolFailed as error:
-            return None if context.cancel.is_set() else (str(error), True)
+            return None if context.cancel.is_set() else _Outcome(str(error), is_error=True)
         except (Exception, SystemExit) as error:  # a tool may be code of strangers, which may raise anything
-            return None if context.cancel.is_set() else self._broken(call.name, f"broke: {foreign(error)}")
-        return (text, False) if isinstance(text, str) else self._broken(call.name, f"gave {type(text).__name__} instead of a text")
+            return None if context.cancel.is_set() else _broken(call.name, f"broke: {foreign(error)}")
+        return _Outcome(text) if isinstance(text, str) else _broken(call.name, f"gave {type(text).__name__} instead of a text")
 
-    def _broken(self, name: str, how: str) -> tuple[str, bool]:
-        notice = f"the tool {name} {how}"
-        self._desk.notice(self._answered, notice)
-        return f"{notice}; calling it again will hardly help", True
-
-    def _kept(self, call: ToolCall, text: str, is_error: bool) -> ToolResult:
-        text = well_formed(text)
-        remark = self._repeats.remark(call, text, is_error)
+    def _kept(self, call: ToolCall, outcome: _Outcome) -> ToolResult:
+        if outcome.notice is not None:
+            self._desk.notice(self._answered, outcome.notice)
+        text = well_formed(outcome.text)
+        remark = self._repeats.remark(call, text, outcome.is_error)
         room = None if self._most is None else max(1, self._most - len(remark))
-        result = ToolResult(call.id, shortened(text, room) + remark, is_error=is_error)
+        result = ToolResult(call.id, shortened(text, room) + remark, is_error=outcome.is_error)
         self._answered.steps.append(result)
         self._desk.record(result)
         self._desk.watch(Shown("tool_result", result.content, {"id": result.id, "is_error": result.is_error}))
         return replace(result, content=neutralise(result.content))
+
+
+def _broken(name: str, how: str) -> _Outcome:
+    notice = f"the tool {name} {how}"
+    return _Outcome(f"{notice}; calling it again will hardly help", is_error=True, notice=notice)
 
 
 def shortened(text: str, limit: int | None) -> str:

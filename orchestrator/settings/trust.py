@@ -103,7 +103,7 @@ def harmless_part(layer: Layer, *, agents: Collection[str]) -> tuple[Layer, list
     limits = {name: values for name, values in layer.agent_limits.items() if name in agents}
     ignored = [path for path in layer.settings if path not in settings]
     ignored += [f"agents.{name}.{key}" for name, table in layer.agents.items() for key in table]
-    ignored += [f"{TABLE}.{name}" for name in layer.servers]
+    ignored += [f"{TABLE}.{name}.{key}" for name, table in layer.servers.items() for key in table]
     ignored += [f"agents.{name}.limits" for name, values in layer.agent_limits.items() if values and name not in agents]
     return replace(layer, settings=settings, agents={}, agent_limits=limits, servers={}), ignored
 

@@ -116,6 +116,9 @@ class Conversation:
         """What the next turn would be; calls nobody and writes nothing."""
         self.front.refresh()
         wish = Wish(prompt.strip() or EXAMPLE, Choice(pinned=self.pin), fresh=self.fresh)
+        crew = self.front.crew(self.session.workspace, with_secrets=False)
+        if self._kept is not None and self._kept[0] is self.front.settings:
+            crew.tool_servers = self._kept[2].tool_servers  # what they have is known by now
         with self.store.snapshot():
             session = self.header() if self.is_stored else unborn(self.session)
             project = self.front.project(session.workspace)
@@ -123,7 +126,7 @@ class Conversation:
                 session,
                 self._log(),
                 wish,
-                crew=self.front.crew(session.workspace, with_secrets=False),
+                crew=crew,
                 expiry=self.front.expiry,
                 templates=self.front.templates(project),
                 percepts=self.store.percepts(session=session.id),
