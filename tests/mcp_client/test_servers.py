@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,33 @@ def test_one_that_hangs_while_it_starts_is_gone_with_the_cancelled_turn(use: Use
 
 
 # -- streamable HTTP ------------------------------------------------------------------------------
+
+
+def test_an_address_that_refuses_or_leads_elsewhere_gets_no_second_look(use: Use) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append((self.path, self.headers["x-key"]))
+            self.send_response(307 if self.path == "/moved" else 401)
+            self.send_header("location", f"http://localhost:{self.server.server_port}/elsewhere")  # type: ignore[attr-defined]  # of this server
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        using = use(*(ToolServer(name, url=f"{url}/{name}", headers={"x-key": Secret("sk-123")}) for name in ("closed", "moved")))
+        offer = using.prepare()
+        server.shutdown()
+
+    assert any("the tools of closed (MCP) are left out: it refuses with HTTP 401" in problem for problem in offer.problems)
+    assert any("not followed" in problem for problem in offer.problems)
+    assert {path for path, _ in seen} == {"/closed", "/moved"}
+    assert {key for _, key in seen} == {"sk-123"}
 
 
 def test_a_server_at_an_address_is_listed_called_gone_and_back(use: Use, address: Address) -> None:
