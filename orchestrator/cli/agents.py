@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.checks import check_object, checked_agents, checked_servers, said
+from orchestrator.cli.checks import check_object, checked_agents, checked_servers, said, servers_of
 from orchestrator.cli.edits import added, edited, file_options, tell
 from orchestrator.cli.front import Front
 from orchestrator.errors import EscaleraError, UsageError
@@ -144,10 +144,8 @@ def _agent_object(settings: Settings, crew: Crew, name: str) -> AgentObject:
     config = settings.agent(name)
     roles = [role for role in Role if settings.explain(role).value == name]
     problem: str | None = None
-    servers: list[str] = []
     try:
-        if crew.agent(name).takes_tools:
-            servers = [server.name for server in settings.servers.values() if server.serves(name)]
+        crew.agent(name)
     except EscaleraError as error:
         problem = error.message
     return {
@@ -157,5 +155,5 @@ def _agent_object(settings: Settings, crew: Crew, name: str) -> AgentObject:
         "model": config.model,
         "source": config.source,
         "problem": problem,
-        "mcp_servers": servers,
+        "mcp_servers": servers_of(settings, crew, name),
     }

@@ -15,6 +15,7 @@ from orchestrator.settings.secrets import MASK, secret_texts
 if TYPE_CHECKING:
     from orchestrator.crew import Crew
     from orchestrator.documents.kinds import CheckObject, ServerCheckObject
+    from orchestrator.settings.resolution import Settings
 
 _SHORTEST_SECRET = 4
 _MOST_SHOWN = 500
@@ -33,17 +34,18 @@ def checked_agents(front: Front, agents: Sequence[AgentConfig], *, seconds: floa
 def checked_servers(front: Front, agents: Sequence[AgentConfig], *, seconds: float) -> list[ServerCheckObject]:
     """What the MCP servers of these agents have; those of agents that take no tools are left alone."""
     crew = front.crew(front.workspace)
-    takers = [agent.name for agent in agents if _takes_tools(crew, agent.name)]
-    names = [server.name for server in front.settings.servers.values() if any(map(server.serves, takers))]
+    names = list(dict.fromkeys(name for agent in agents for name in servers_of(front.settings, crew, agent.name)))
     answers = side_by_side({name: lambda name=name: crew.tool_servers.listed([name])[0] for name in names}, seconds=seconds)  # type: ignore[misc]  # a default binds the name
     return [_server_object(name, answers[name], seconds) for name in names]
 
 
-def _takes_tools(crew: Crew, name: str) -> bool:
+def servers_of(settings: Settings, crew: Crew, agent: str) -> list[str]:
+    """The MCP servers whose tools an agent is offered; none for one that takes no tools, or cannot be built."""
+    servers = [server.name for server in settings.servers.values() if server.serves(agent)]
     try:
-        return crew.agent(name).takes_tools
-    except EscaleraError:
-        return False
+        return servers if servers and crew.agent(agent).takes_tools else []
+    except Exception:  # strangers' code; what is the matter with it is said where it is asked
+        return []
 
 
 def _server_object(name: str, answer: Answered[Any], seconds: float) -> ServerCheckObject:

@@ -156,8 +156,8 @@ class _Server:
 
     def __init__(self, config: ToolServer, portal: Callable[[], Portal], environ: Mapping[str, str], workspace: str, mark: str, clock: Clock) -> None:
         self.config = config
-        self.listed: tuple[ServerTool, ...] | None = None
-        """What it said it has, when it was last asked."""
+        self.listed: tuple[tuple[ServerTool, Parameters], ...] | None = None
+        """What it said it has when it was last asked, with the parameters as they can be sent."""
         self.problem: str | None = None
         """Why it has nothing to offer."""
         self.restarts_left = MOST_RESTARTS
@@ -175,17 +175,18 @@ class _Server:
     def tools(self, *, taken: Collection[str]) -> list[Tool]:
         """As agents are offered them: those that the configuration names, or all."""
         made: dict[str, Tool] = {}
-        for tool in self.listed or ():
+        for tool, parameters in self.listed or ():
             if self.config.tools is None or tool.name in self.config.tools:
                 name = tool_name(self.config.name, tool.name, {*taken, *made})
-                made[name] = self._tool(name, tool)
+                made[name] = self._tool(name, tool, parameters)
         return list(made.values())
 
     def wants_listing(self) -> bool:
-        if self.problem is not None:
+        """Whether it is not known what it has, or no longer; what failed a moment ago is left alone."""
+        if self.listed is None:
             return self._failed_at is None or self._clock.monotonic() - self._failed_at >= RETRY_AFTER
         running = self._connection
-        return self.listed is None or (running is not None and (running.changed or running is not self._listed_by))
+        return running is not None and (running.changed or running is not self._listed_by)
 
     def list_tools(self, session: str, cancel: Cancel) -> None:
         """Start it where it does not run, and ask for its tools. Raises nothing: `problem` says what was wrong."""
@@ -203,7 +204,8 @@ class _Server:
             if connection is not None:
                 self._let_go(connection)
         else:
-            self.listed, self.problem, self._failed_at = tuple(found), self._missing(found), None
+            self.listed = tuple((tool, parameters_of(tool.input_schema)) for tool in found)
+            self.problem, self._failed_at = self._missing(found), None
             self._listed_by = connection
 
     def fail(self, why: str) -> None:
@@ -215,8 +217,7 @@ class _Server:
         gone = [name for name in self.config.tools or () if name not in {tool.name for tool in found}]
         return f"{TABLE}.{self.config.name}.tools: it has no tool {', '.join(map(repr, gone))}" if gone else None
 
-    def _tool(self, name: str, tool: ServerTool) -> Tool:
-        parameters = parameters_of(tool.input_schema)
+    def _tool(self, name: str, tool: ServerTool, parameters: Parameters) -> Tool:
         schema = ToolSchema(name, described(self.config.name, tool.description or tool.title or ""), parameters.schema)
         harmless = tool.annotations is not None and tool.annotations.read_only_hint is True
         return Tool(schema, lambda arguments, context: self._call(tool.name, parameters, arguments, context), parallel=harmless)
