@@ -13,9 +13,9 @@ from orchestrator.dispatch.turn import Answered
 from orchestrator.errors import Cancelled, EscaleraError, LeaseLost, SessionLost, StoreError
 from orchestrator.messages import Part, Text, well_formed
 from orchestrator.percepts import Percept
+from orchestrator.planning.case import brief_with
 from orchestrator.planning.plan import Plan
 from orchestrator.providers import Cancel
-from orchestrator.quoting import clipped
 from orchestrator.session import (
     TOLD,
     Brief,
@@ -129,7 +129,7 @@ def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[],
         error = refusal if error is None or isinstance(refusal, LeaseLost) else error
         session = plan.standing.session
     else:
-        if ended.outcome in TOLD:
+        if ended.outcome in TOLD and plan.route.brief is None:
             recorder.used(plan.texts.told, ended.at)
     return Report(session, turn, plan, tuple(notices), error=error, handed_over=ended.heard.handed_over if ended.outcome is Outcome.ESCALATED else None)
 
@@ -170,23 +170,10 @@ def _brief_after(plan: Plan, ended: Ended) -> Brief | None:
     A reason given with a primary turn waits for the next escalation (page 2).
     """
     if ended.heard.handed_over is not None:
-        return Brief(_both(plan.brief, well_formed(ended.heard.handed_over)), "primary")
+        return Brief(brief_with(plan.brief, well_formed(ended.heard.handed_over)), "primary")
     if plan.route.role is Role.PRIMARY:
         return plan.brief
     return replace(plan.brief, carried=True) if plan.brief is not None and _asks(ended) else None
-
-
-_BRIEF_MAX = 8000
-"""Characters: what a user and a primary may each say at once (4,000)."""
-
-
-def _both(given: Brief | None, reason: str) -> str:
-    """The primary's reason, and before it what was given before and no escalation turn has carried yet, the middle cut out where it gets long."""
-    if given is None or given.source == "prompt" or given.carried:
-        return reason
-    if given.text.endswith(reason):
-        return given.text
-    return clipped(f"{given.text}\n\n{reason}", _BRIEF_MAX)
 
 
 def _asks(ended: Ended) -> bool:
@@ -212,7 +199,7 @@ def _external_after(plan: Plan, ended: Ended) -> tuple[ExternalSession, ...]:
     """The session ids after a completed turn: one per agent and workspace, the last good one (page 2)."""
     before = plan.standing.session.external_sessions
     conversation = plan.request.conversation
-    if conversation is None:
+    if conversation is None or plan.route.brief is not None:  # handed over by a rule: the agent was told nothing
         return before
     now = ExternalSession(
         agent=plan.agent.name,

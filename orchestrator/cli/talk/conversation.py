@@ -19,11 +19,11 @@ from orchestrator.dispatch.turn import Shown, Watch
 from orchestrator.errors import EscaleraError, NotFound
 from orchestrator.escalation import Workplace, begin_session, take_turn
 from orchestrator.planning.case import Wish
-from orchestrator.planning.plan import Plan, counted, plan_turn
+from orchestrator.planning.plan import Plan, counted, plan_turn, through_rules
 from orchestrator.providers import Ask, Cancel
 from orchestrator.quoting import one_line
 from orchestrator.recording import Report
-from orchestrator.routing import Choice, Pin, Route, route
+from orchestrator.routing import Choice, Pin, Route, RouteFacts, Rules, route
 from orchestrator.session import TOLD, Outcome, Role, Session, State, Turn, TurnList, TurnLog, used_tools
 from orchestrator.settings.resolution import Settings
 from orchestrator.spending import Spending, total
@@ -119,10 +119,8 @@ class Conversation:
         with self.store.snapshot():
             session = self.header() if self.is_stored else unborn(self.session)
             project = self.front.project(session.workspace)
-            plan = plan_turn(
-                session,
-                self._log(),
-                wish,
+            planner = partial(
+                plan_turn,
                 crew=self.front.crew(session.workspace, with_secrets=False),
                 expiry=self.front.expiry,
                 templates=self.front.templates(project),
@@ -132,6 +130,8 @@ class Conversation:
                 loaded=self._loaded,
                 additions=self.front.additions(project),
             )
+            log = self._log()
+            plan = through_rules(planner(session, log, wish), log, planner)
         return counted(plan, self.front.hooks)
 
     # -- what is known -----------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Conversation:
         settings = self.front.settings
         primary, escalation = (settings.explain(role).value for role in ("primary", "escalation"))
         try:
-            return route(Choice(pinned=self.pin), asking_agent=asking, primary=primary, escalation=escalation, configured=settings.agents)
+            return route(RouteFacts(Choice(pinned=self.pin), asking, asking in settings.agents, primary, escalation), Rules())
         except EscaleraError:
             return None
 
