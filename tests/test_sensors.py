@@ -46,7 +46,7 @@ def test_each_sensor_sees_its_own_and_nothing_else(prompt: str, expected: dict[s
 
 
 def test_a_sensor_without_a_weight_or_without_words_has_no_opinion() -> None:
-    prompt = "Why refactor src/a.py, GDPR?" + "`x` " * 100
+    prompt = "Why refactor src/a.py, GDPR? " + "`x` " * 100
 
     assert set(seen(prompt)) == set(SENSORS)
     for name in SENSORS:
