@@ -19,7 +19,9 @@ from orchestrator.messages import Usage
 from orchestrator.model_names import is_same_model
 from orchestrator.planning.case import Additions, Expiry, Wish
 from orchestrator.planning.plan import NO_ADDITIONS, Plan, handed_on, plan_turn, revised, started
+from orchestrator.planning.receipt import receipt_of
 from orchestrator.providers import Ask, Cancel
+from orchestrator.receipts import as_json
 from orchestrator.recording import Ended, Recorder, Report, record
 from orchestrator.routing import RouteFacts, route
 from orchestrator.session import EarlierTurns, Outcome, Session, Turn, TurnList, TurnLog
@@ -129,7 +131,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     """Open the turn, run the provider, record the end."""
     plan = started(plan, place.new_id())
     turn = _opened(plan, place.clock.now())
-    place.store.open_turn(claim, turn, plan.standing.session)
+    place.store.open_turn(claim, turn, plan.standing.session, as_json(receipt_of(plan)))
     watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
     recorder = Recorder(place.store, claim, turn.index, cancel)
     desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id)

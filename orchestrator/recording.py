@@ -15,7 +15,9 @@ from orchestrator.messages import Part, Text, well_formed
 from orchestrator.percepts import Percept
 from orchestrator.planning.case import brief_with
 from orchestrator.planning.plan import Plan
+from orchestrator.planning.receipt import receipt_of
 from orchestrator.providers import Cancel
+from orchestrator.receipts import as_json
 from orchestrator.session import (
     TOLD,
     Brief,
@@ -32,7 +34,7 @@ from orchestrator.session import (
     set_need,
     transition,
 )
-from orchestrator.store import Claim, Store
+from orchestrator.store import Claim, Receipt, Store
 from orchestrator.workspaces import same_workspace
 
 HEARD_WEIGHT = 70
@@ -60,10 +62,10 @@ class Recorder:
         except StoreError:
             return  # tried again with the next step; what is still refused at the end is reported then
 
-    def close(self, turn: Turn, session: Session, facts: Sequence[Percept]) -> None:
+    def close(self, turn: Turn, session: Session, facts: Sequence[Percept], receipt: Receipt) -> None:
         """Store the end, and before it what is not stored yet. Raises `StoreError`."""
         self._catch_up()
-        self._store.close_turn(self._claim, turn, session, facts)
+        self._store.close_turn(self._claim, turn, session, facts, receipt)
 
     def used(self, percepts: Sequence[Percept], at: datetime) -> None:
         """Facts that were sent count as used (page 4); a store that cannot note it takes nothing from the stored turn."""
@@ -123,7 +125,7 @@ def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[],
     notices = [*plan.notices, *ended.answered.notices, *ended.heard.refused, *ended.heard.empty]
     error: EscaleraError | None = ended.error
     try:
-        recorder.close(turn, session, _facts(plan, ended, new_id))
+        recorder.close(turn, session, _facts(plan, ended, new_id), as_json(receipt_of(plan)))
     except StoreError as refusal:
         notices.append(f"this turn could not be saved: {refusal.message}")
         error = refusal if error is None or isinstance(refusal, LeaseLost) else error

@@ -56,10 +56,10 @@ def test_a_sensor_without_a_weight_or_without_words_has_no_opinion() -> None:
 
 
 def test_what_is_seen_is_told_in_words_of_the_settings_alone() -> None:
-    secret = "sk-live-0123456789abcdef"
-    prompt = f"Why refactor /srv/{secret}/x.py with `{secret}` and {secret} for GDPR?" + " " * 100
+    seen_nowhere = "sk-live-0123456789abcdef"
+    prompt = f"Why refactor /srv/{seen_nowhere}/x.py with `{seen_nowhere}` and {seen_nowhere} for GDPR?" + " " * 100
 
-    assert secret not in repr(seen(prompt))
+    assert seen_nowhere not in repr(seen(prompt))
 
 
 def test_no_weight_that_a_user_has_not_set_counts_but_that_of_what_he_lists() -> None:
