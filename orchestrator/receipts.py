@@ -6,19 +6,87 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.modes import Facts, Flags, Mode, ModeLimits, decide, lost_reason, resumable_session
 from orchestrator.routing import RouteFacts, Rules, route
-from orchestrator.session import ExternalSession, Reason, Role
+from orchestrator.session import ExternalSession, NeedSource, NeedStatus, Reason, Role
 from orchestrator.settings.limits import Limits
+
+if TYPE_CHECKING:  # pydantic is imported where a receipt is read; writing one costs nothing
+    from pydantic import TypeAdapter
 
 VERSION = 1
 LONGEST = 64 * 1024
 """Characters of a receipt as JSON that is taken from a document; ours have one or two thousand."""
 
 Json = dict[str, Any]  # what `json.dumps` takes
+
+
+Spans = tuple[tuple[int, int], ...]
+"""Runs of turns, each by its first and its last."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeedReport:
+    """The need as it stood; its text is told in the turn that set it."""
+
+    status: NeedStatus
+    label: Literal["current", "verify"] | None = None
+    turn_index: int | None = None
+    source: NeedSource | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BriefReport:
+    """Whose the brief was, and how long."""
+
+    source: Literal["user", "primary", "prompt"]
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReport:
+    """What the turn might take, and what it took as it was planned."""
+
+    limit_chars: int | None
+    parts: Mapping[str, int]
+    total_chars: int
+    tokens_estimate: int
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryReport:
+    """Which turns were sent, and which were not and why."""
+
+    scope: Literal["all", "since_boundary", "none"]
+    sent: Spans
+    dropped: Mapping[str, Spans]
+    shortened: Spans
+    cut: Spans
+    """Turns that were sent without so many of their oldest rounds of tool calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerceptsReport:
+    """The remembered facts that were told, by the beginnings of their ids, and how many were and were not."""
+
+    sent: tuple[str, ...]
+    count: int
+    withheld: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was planned to be sent: sizes and places, no texts."""
+
+    budget: BudgetReport
+    history: HistoryReport
+    percepts: PerceptsReport
+    need: NeedReport
+    brief: BriefReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +96,12 @@ class Receipt:
     routing: RouteFacts
     rules: Rules
     limits: Limits
+    report: Report
     facts: Facts | None = None
     """`None` for a primary turn, which has no mode."""
     flags: Flags = field(default_factory=Flags)
     conversation_lost: bool = False
     """Whether the turn was run again, since its agent had lost its own conversation."""
-    report: Mapping[str, Any] = field(default_factory=dict)
-    """Budget, history, percepts, need and brief: sizes and places, none of their texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +145,13 @@ def as_json(receipt: Receipt) -> Json:
 
 def from_json(data: Mapping[str, Any]) -> Receipt:
     """A receipt as it was written. Raises `ValueError` for what is none, or is of another version."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     version = data.get("version")
     if version != VERSION:
         raise ValueError(f"its version is {version!r:.40}, and this program reads {VERSION}")
     try:
-        receipt = TypeAdapter(Receipt).validate_json(json.dumps(dict(data)), strict=True)
+        receipt = _reader().validate_json(json.dumps(dict(data)), strict=True)
         redecide(receipt)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -94,6 +161,13 @@ def from_json(data: Mapping[str, Any]) -> Receipt:
     except (TypeError, RecursionError) as error:
         raise ValueError("it is no JSON") from error
     return receipt
+
+
+@cache
+def _reader() -> TypeAdapter[Receipt]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Receipt)
 
 
 def receipts_in(document: Any) -> tuple[dict[int, Json], tuple[str, ...]]:  # any: a document as it was parsed
@@ -161,4 +235,18 @@ def _json(value: Any) -> Any:  # any: a field of one of ours
     return [_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-__all__ = ["Decided", "Receipt", "as_json", "from_json", "receipts_in", "redecide"]
+__all__ = [
+    "BriefReport",
+    "BudgetReport",
+    "Decided",
+    "HistoryReport",
+    "NeedReport",
+    "PerceptsReport",
+    "Receipt",
+    "Report",
+    "Spans",
+    "as_json",
+    "from_json",
+    "receipts_in",
+    "redecide",
+]

@@ -77,7 +77,7 @@ def _from_file(front: Front, path: Path) -> tuple[Session, TurnLog, tuple[Percep
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"--session-file: cannot read {path}: {error.strerror}") from error
-    session, turns = read_session(front, data, str(path), new_id=lambda: NEW, new_nonce=lambda: NEW)
+    session, turns, _ = read_session(front, data, str(path), new_id=lambda: NEW, new_nonce=lambda: NEW)
     return session, TurnList(turns), ()
 
 

@@ -201,7 +201,7 @@ class Conversation:
                 raise NotFound("there is no turn to undo")
             first = exchange[0].index
             known = self._taken if self._taken is not None and self._taken.index == first else None
-            fork = forked(self.front, self.store, session, all_turns(log))
+            fork = forked(self.front, self.store, session, all_turns(log), self.store.receipts(session.id))
             self._forget_facts(session, first)
             self.session = session_without(
                 exchange,
