@@ -93,8 +93,13 @@ def begin_session(place: Workplace, session: Session, wish: Wish, *, first: bool
 
     Refused, with nothing stored, where its first turn could not be sent (raises what `take_turn` would).
     """
-    _planned_from(place, session, TurnList(()), wish)
+    foreseen(place, session, wish)
     place.store.create(session, first=first)
+
+
+def foreseen(place: Workplace, session: Session, wish: Wish) -> Plan:
+    """The first turn of a session that is not stored, as `planned` has those of one that is."""
+    return _planned_from(place, session, TurnList(()), wish)
 
 
 def planned(place: Workplace, session: str, wish: Wish, *, again: Plan | None = None, loaded: bool = True) -> Plan:

@@ -112,10 +112,10 @@ class Conversation:
         self._hint(report)
         return report
 
-    def plan(self, prompt: str) -> Plan:
+    def plan(self, prompt: str, choice: Choice | None = None) -> Plan:
         """What the next turn would be; calls nobody and writes nothing."""
         self.front.refresh()
-        wish = Wish(prompt.strip() or EXAMPLE, Choice(pinned=self.pin), fresh=self.fresh)
+        wish = Wish(prompt.strip() or EXAMPLE, replace(choice or Choice(), pinned=self.pin), fresh=self.fresh)
         with self.store.snapshot():
             session = self.header() if self.is_stored else unborn(self.session)
             project = self.front.project(session.workspace)
