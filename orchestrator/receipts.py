@@ -233,20 +233,3 @@ def _json(value: Any) -> Any:  # any: a field of one of ours
     if isinstance(value, Mapping):
         return {str(key): _json(item) for key, item in value.items()}
     return [_json(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-__all__ = [
-    "BriefReport",
-    "BudgetReport",
-    "Decided",
-    "HistoryReport",
-    "NeedReport",
-    "PerceptsReport",
-    "Receipt",
-    "Report",
-    "Spans",
-    "as_json",
-    "from_json",
-    "receipts_in",
-    "redecide",
-]
