@@ -141,7 +141,7 @@ def route(facts: RouteFacts, rules: Rules) -> Route:
 
 
 def _by_what_is_seen(facts: RouteFacts, rules: Rules) -> Route:
-    total = sum(_weight(sensed, rules) for sensed in facts.signals)
+    total = round(sum(_weight(sensed, rules) for sensed in facts.signals), 9)  # 0.6 and 0.3 are 0.9
     counts = bool(facts.signals) and rules.threshold > 0
     if facts.escalation is not None and counts and total >= rules.threshold:
         detail = f"signals weigh {total:g}, and {rules.threshold:g} is enough: {_named(facts.signals, rules)}"
