@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from orchestrator.classifier import classify
 from orchestrator.clock import Clock
 from orchestrator.crew import Crew
 from orchestrator.dispatch.desk import Answered, Desk, Shown, Watch
@@ -15,15 +16,18 @@ from orchestrator.dispatch.own_tools import own_tools
 from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.session_context import SessionContext
 from orchestrator.dispatch.turn import run_turn
-from orchestrator.errors import EscaleraError, SessionLost, StoreError
+from orchestrator.errors import Cancelled, EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
 from orchestrator.memory.view import MemoryView
+from orchestrator.messages import Usage
 from orchestrator.model_names import is_same_model
 from orchestrator.planning.case import Additions, Expiry, Wish
-from orchestrator.planning.plan import NO_ADDITIONS, Plan, plan_turn, started
+from orchestrator.planning.plan import NO_ADDITIONS, Plan, handed_on, plan_turn, revised, started
+from orchestrator.planning.receipt import receipt_of
 from orchestrator.providers import Ask, Cancel
+from orchestrator.receipts import as_json
 from orchestrator.recording import Ended, Recorder, Report, record
-from orchestrator.routing import Choice, Route
+from orchestrator.routing import RouteFacts, route
 from orchestrator.session import EarlierTurns, Outcome, Role, Session, Turn, TurnList, TurnLog
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
@@ -49,8 +53,14 @@ class Workplace:
     additions: Additions = NO_ADDITIONS
 
 
-def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch, loaded: bool = True) -> Report:
-    """One turn, and the escalation turn that follows at once where the primary hands over.
+Revise = Callable[[Plan], str]
+"""Lets the user change the brief of a planned escalation turn: the brief to send. Raises `Cancelled`."""
+
+
+def take_turn(
+    place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch, loaded: bool = True, revise: Revise | None = None
+) -> Report:
+    """One turn, and the escalation turn that follows at once where the primary hands over; its brief can be revised before it is sent.
 
     `loaded` is false from the second turn on that this process takes in the session (page 1).
 
@@ -64,19 +74,23 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
         if report.handed_over is None or report.error is not None:
             return report
         try:
-            plan = _planned_with_tools(place, session, _handed_on(wish, report), cancel, watch, loaded=False)
             watch(Shown("notice", f"{report.turn.agent!r} hands over: {report.handed_over}"))
+            brief = report.session.brief
+            wish = handed_on(wish, report.plan, report.handed_over if brief is None else brief.text)
+            plan = _planned_with_tools(place, session, wish, cancel, watch, loaded=False)
+            if revise is not None:
+                plan = planned(place, session, revised(wish, revise(plan)), loaded=False)
+                cancel.raise_if_set()
             escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         except EscaleraError as error:
-            why = "it cannot be gone on with, since the store failed" if isinstance(error, StoreError) else "nobody can take it"
-            return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and {why}"))
+            return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and {_why_not(error)}"))
         return replace(escalated, escalated_from=report.turn.index, notices=tuple(dict.fromkeys((*report.notices, *escalated.notices))))
 
 
-def _handed_on(wish: Wish, report: Report) -> Wish:
-    turn, brief = report.turn, report.session.brief
-    choice = Choice(handed_over=f"{turn.agent!r} handed over in turn {turn.index}")
-    return replace(wish, choice=choice, reason=report.handed_over if brief is None else brief.text, reason_by="primary", continues=turn.index)
+def _why_not(error: EscaleraError) -> str:
+    if isinstance(error, Cancelled):
+        return "nothing was sent: the next escalation turn goes on with its reason"
+    return "it cannot be gone on with, since the store failed" if isinstance(error, StoreError) else "nobody can take it"
 
 
 def begin_session(place: Workplace, session: Session, wish: Wish, *, first: bool) -> None:
@@ -84,7 +98,7 @@ def begin_session(place: Workplace, session: Session, wish: Wish, *, first: bool
 
     Refused, with nothing stored, where its first turn could not be sent (raises what `take_turn` would).
     """
-    _planned_from(place, session, TurnList(()), wish)
+    foreseen(place, session, wish)
     place.store.create(session, first=first)
 
 
@@ -98,6 +112,11 @@ def _planned_with_tools(place: Workplace, session: str, wish: Wish, cancel: Canc
     return planned(place, session, wish, loaded=loaded) if told else plan
 
 
+def foreseen(place: Workplace, session: Session, wish: Wish) -> Plan:
+    """The first turn of a session that is not stored, as `planned` has those of one that is."""
+    return _planned_from(place, session, TurnList(()), wish)
+
+
 def planned(place: Workplace, session: str, wish: Wish, *, again: Plan | None = None, loaded: bool = True) -> Plan:
     """Everything up to the point where something is done; `escalera plan` ends here.
 
@@ -108,10 +127,10 @@ def planned(place: Workplace, session: str, wish: Wish, *, again: Plan | None = 
         log = place.store.log(header.id)
         if again is None:
             return _planned_from(place, header, log, wish, loaded=loaded)
-        return _planned_from(place, header, EarlierTurns(log, again.index), wish, loaded=loaded, again=again.route)
+        return _planned_from(place, header, EarlierTurns(log, again.index), wish, loaded=loaded, again=again.route_facts)
 
 
-def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *, loaded: bool = True, again: Route | None = None) -> Plan:
+def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *, loaded: bool = True, again: RouteFacts | None = None) -> Plan:
     return plan_turn(
         header,
         log,
@@ -132,7 +151,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     """Open the turn, run the provider, record the end."""
     plan = started(plan, place.new_id())
     turn = _opened(plan, place.clock.now())
-    place.store.open_turn(claim, turn, plan.standing.session)
+    place.store.open_turn(claim, turn, plan.standing.session, as_json(receipt_of(plan)))
     watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
     recorder = Recorder(place.store, claim, turn.index, cancel)
     desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id)
@@ -140,7 +159,13 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
         desk.notice(answered, problem)
     began = place.clock.monotonic()
-    error = _run(place, plan, plan.agent.limits, heard, answered, desk)
+    plan, error = _classified(place, plan, answered, desk) if plan.route.asks_classifier else (plan, None)
+    turn = _opened(plan, turn.started_at)
+    if plan.route.brief is not None:
+        heard.hand_over(plan.route.brief)
+        answered.usage = answered.usage or _NOTHING_SENT
+    elif error is None:
+        error = _run(place, plan, plan.agent.limits, heard, answered, desk)
     if isinstance(error, SessionLost) and (limits := _limits_afresh(plan, answered, error, place.clock.monotonic() - began)) is not None:
         try:
             plan = started(_planned_afresh(place, plan), place.new_id())
@@ -157,6 +182,33 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     for problem in problems:
         watch(Shown("notice", problem))
     return replace(report, notices=(*report.notices, *problems))
+
+
+_NOTHING_SENT = Usage(input_tokens=0, output_tokens=0, cost_usd=0.0, cost_source="billed")
+"""Of a turn that a rule handed over: known, and nothing."""
+
+
+def _classified(place: Workplace, plan: Plan, answered: Answered, desk: Desk) -> tuple[Plan, EscaleraError | None]:
+    """The plan as the primary's model decides it, and what ended the turn meanwhile. Without a verdict it stays as it is."""
+    session = plan.standing.session
+    try:
+        said = classify(
+            plan.agent,
+            plan.wish.prompt,
+            templates=place.templates,
+            timeout=plan.rules.classifier_timeout,
+            nonce=session.nonce,
+            session=session.id,
+            workspace=plan.workspace,
+            desk=desk,
+        )
+    except Cancelled as error:
+        return plan, error
+    answered.usage = said.usage
+    if said.notice is not None:
+        desk.notice(answered, said.notice)
+    facts = replace(plan.route_facts, verdict=said.verdict)
+    return replace(plan, route_facts=facts, route=route(facts, plan.rules)), None
 
 
 def _run(place: Workplace, plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:

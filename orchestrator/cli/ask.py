@@ -16,8 +16,9 @@ from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
 from orchestrator.cli.sessions import begun, fresh_session, stored_session
 from orchestrator.cli.watch import watcher_for
 from orchestrator.dispatch.desk import Shown
-from orchestrator.errors import OutputFailed
+from orchestrator.errors import OutputFailed, UsageError
 from orchestrator.providers import Answer, Cancel, Question
+from orchestrator.session import Role
 
 
 @click.command("ask")
@@ -27,6 +28,7 @@ from orchestrator.providers import Answer, Cancel, Question
 @click.option("--new", is_flag=True, help="Begin a session.")
 @click.option("--name", metavar="NAME", help="The session of that name, begun if there is none.")
 @click.option("--timeout", metavar="TIME", help="End the turn after that long, as in 90s or 5m.")
+@click.option("--edit-brief", is_flag=True, help="See and change, in your editor, what an escalation agent is told as the reason.")
 @click.option("--json", "as_json", is_flag=True, help="Print the turn document.")
 @click.option("--stream-json", is_flag=True, help="Print one event a line, the turn document last.")
 @click.pass_obj
@@ -38,15 +40,20 @@ def command(
     new: bool,
     name: str | None,
     timeout: str | None,
+    edit_brief: bool,
     as_json: bool,
     stream_json: bool,
     **choice: Any,
 ) -> int:
     """One turn of the session, by the agent that fits; PROMPT may also be piped in."""
+    from orchestrator.cli.briefing import edited_brief, editor_of
     from orchestrator.documents.turn import turn_document
-    from orchestrator.escalation import begin_session, take_turn
+    from orchestrator.escalation import begin_session, foreseen, planned, take_turn
     from orchestrator.planning.case import Wish
+    from orchestrator.planning.plan import Plan, revised
 
+    if edit_brief and not front.output.interactive:
+        raise UsageError("--edit-brief needs a terminal for the editor", hint="give the brief with --reason TEXT instead")
     text = prompt_text(front, prompt, choice["files"])
     wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
     front.greet()
@@ -55,6 +62,10 @@ def command(
     chosen = stored or fresh_session(front, name)
     front = front.at(chosen.workspace)
     place = front.workplace(store, chosen.workspace, turn_timeout=None if timeout is None else front.duration(timeout, "--timeout"))
+    edit = editor_of(front.environ, front.cwd)
+    if edit_brief:
+        plan = foreseen(place, chosen, wish) if stored is None else planned(place, chosen.id, wish)
+        wish = revised(wish, edited_brief(plan, edit)) if plan.route.role is Role.ESCALATION else wish
     if stored is None:
         first = not new and name is None
         begin = partial(begin_session, place, chosen, wish, first=first)
@@ -79,8 +90,12 @@ def command(
         show(Shown("question", question.message, {"mode": question.mode, "requested_schema": dict(question.schema)}))
         return asker(question)
 
+    def revise(plan: Plan) -> str:
+        with watcher.quiet():
+            return edited_brief(plan, edit)
+
     with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
-        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=show)
+        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=show, revise=revise if edit_brief else None)
     if unread:  # the turn was ended and kept like any cancelled one
         raise unread[0]
     report = replace(report, notices=(*report.notices, *asker.denied))

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from orchestrator.crew import Crew
     from orchestrator.escalation import Workplace
     from orchestrator.hooks import Hooks
+    from orchestrator.hookspecs import Sensing
     from orchestrator.planning.case import Additions, Expiry
     from orchestrator.plugins import PluginManager
+    from orchestrator.routing import Rules
     from orchestrator.settings.live import LiveSettings
     from orchestrator.settings.project import Project
     from orchestrator.settings.resolution import Settings, Sources
@@ -102,9 +104,9 @@ class Front:
 
     @staticmethod
     def _loaded_plugins(settings: Settings, *, strict: bool) -> PluginManager:
-        from orchestrator.plugins import PluginManager, installed_entry_points
+        from orchestrator.plugins import BUILT_IN, PluginManager, installed_entry_points
 
-        return PluginManager.load(installed_entry_points(), blocked=settings.value("plugins.blocked"), strict=strict)
+        return PluginManager.load(installed_entry_points(), built_in=BUILT_IN, blocked=settings.value("plugins.blocked"), strict=strict)
 
     def plugins_at_hand(self) -> PluginManager | None:
         """The installed plugins, for checking a change of the configuration: none where that cannot be used as it is."""
@@ -137,14 +139,48 @@ class Front:
     def additions(self, project: Project) -> Additions:
         """What turns are planned with beside the session: plugins, rules, and the project's instructions where they are trusted."""
         from orchestrator.planning.case import Additions
-        from orchestrator.routing import rules_of
 
-        factors = self.settings.explain("routing.factors")
-        rules = rules_of(self.settings.value("routing.threshold"), factors.value or (), source=factors.source)
         if project.notice is not None:
             self.tell_once(project.notice)
         instructions = project.instructions
-        return Additions(self.hooks, rules, instructions.text if instructions is not None and instructions.accepted else "")
+        trusted = instructions.text if instructions is not None and instructions.accepted else ""
+        return Additions(self.hooks, self.rules, self.sensing, trusted)
+
+    @property
+    def rules(self) -> Rules:
+        """How what is seen in a prompt is weighed, as the settings are now."""
+        from orchestrator.routing import rules_of
+
+        value, factors = self.settings.value, self.settings.explain("routing.factors")
+        return rules_of(
+            value("routing.threshold"),
+            factors.value or (),
+            source=factors.source,
+            repeated_prompts=value("routing.repeated_prompts"),
+            classifier=value("routing.classifier"),
+            classifier_timeout=value("routing.classifier_timeout"),
+        )
+
+    @property
+    def sensing(self) -> Sensing:
+        """What the built-in sensors look for, as the settings are now."""
+        from orchestrator.hookspecs import Sensing
+
+        value = self.settings.value
+        return Sensing(
+            long_prompt_chars=value("routing.long_prompt_chars"),
+            keywords=value("routing.keywords"),
+            verbs=value("routing.verbs"),
+            question_words=value("routing.question_words"),
+            weights={
+                "long_prompt": value("routing.long_prompt_weight"),
+                "keywords": value("routing.keywords_weight"),
+                "verbs": value("routing.verbs_weight"),
+                "code": value("routing.code_weight"),
+                "paths": value("routing.paths_weight"),
+                "open_questions": value("routing.open_questions_weight"),
+            },
+        )
 
     def templates(self, project: Project) -> Templates:
         """The texts: the user's own, the project's where they are trusted, the plugins', the built-in ones."""

@@ -148,7 +148,8 @@ class _Teller:
         """`opening` is the most that the prompt may take, and what was done before the turn was handed over."""
         lines = [_heading(turn), *self._text("Asked", prompt, opening, "  ")]
         if before is not None:
-            lines += [f"  Before it, {_who(before)} had this turn and handed it over:", *self._work(before, opening, "    ")]
+            work = self._work(before, opening, "    ")
+            lines += [f"  Before it, {_who(before)} had this turn and handed it over{':' if work else '.'}", *work]
         lines += self._work(turn, _rest(room, lines), "  ")
         return "\n".join(lines)
 

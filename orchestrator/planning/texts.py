@@ -163,6 +163,7 @@ class Writer:
             previous_need=None if previous is None else previous.text,
             brief=None if case.brief is None else case.brief.text,
             brief_given=case.brief is not None and case.brief.source != "prompt" and not case.brief.carried,
+            brief_by="prompt" if case.brief is None else case.brief.source,
             open_question=self._open_question(digests),
             lost_session=case.lost_memory,
             primary_activity=activity,

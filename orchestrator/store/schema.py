@@ -96,12 +96,21 @@ _FIRST = (
     "CREATE TABLE unindexed (turn INTEGER PRIMARY KEY)",
 )
 
-MIGRATIONS = (_FIRST,)
+_SECOND = (
+    # What each turn was decided by; apart from the turns, since it is read only where a turn is explained.
+    """CREATE TABLE receipts (
+        turn INTEGER NOT NULL PRIMARY KEY REFERENCES turns (id) ON DELETE CASCADE,
+        payload TEXT NOT NULL)""",
+)
+
+MIGRATIONS = (_FIRST, _SECOND)
 """One entry for each version: the statements that lead to it from the one before."""
 VERSION = len(MIGRATIONS)
 
-TABLES = ("sessions", "turns", "steps", "external_sessions", "leases", "percepts", "meta")
+TABLES = ("sessions", "turns", "steps", "receipts", "external_sessions", "leases", "percepts", "meta")
 """What holds the user's data, parents first."""
+ADDED = frozenset({"receipts"})
+"""Tables that files of older versions are whole without."""
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from prompt_toolkit.application import in_terminal
 
 from orchestrator.cli.asking import AtTerminal, Nobody
+from orchestrator.cli.briefing import editor_of
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import ENDING, cancelled_by_signals
 from orchestrator.cli.output import Output
@@ -29,7 +30,7 @@ from orchestrator.cli.talk.status import status_line
 from orchestrator.cli.talk.view import Bare, Coloured, View, between_words
 from orchestrator.cli.watch import summary
 from orchestrator.dispatch.desk import Shown
-from orchestrator.errors import EscaleraError
+from orchestrator.errors import Cancelled, EscaleraError
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Answer, Cancel, Question
 from orchestrator.recording import Report
@@ -76,6 +77,12 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class _ToEdit:
+    text: str
+    done: Future[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _ToScreen(Output):
     """The program's output while the chat is on the screen."""
 
@@ -95,7 +102,7 @@ class Interactive:
     """The chat. Everything but `_work` and what it calls runs in the event loop's thread."""
 
     def __init__(self, front: Front, talk: Conversation) -> None:
-        self._front, self._talk, self._commands = front, talk, Commands(front, talk)
+        self._front, self._talk, self._commands = front, talk, Commands(front, talk, self._edited)
         self._output = front.output
         self._ink = Coloured() if front.output.color else Bare()
         self._items: asyncio.Queue[object] = asyncio.Queue()
@@ -253,6 +260,12 @@ class Interactive:
         report = self._talk.take(wish, cancel=cancel, ask=asked, watch=self._post)
         return replace(report, notices=(*report.notices, *nobody.denied))
 
+    def _edited(self, text: str) -> str:
+        """The text from the user's editor, which has the terminal meanwhile."""
+        waiting = _ToEdit(text, Future())
+        self._post(waiting)
+        return waiting.done.result()
+
     def _post(self, item: object) -> None:
         """Hand something over to the loop; when that has ended, there is nobody to see it."""
         if self._loop is not None:
@@ -287,6 +300,8 @@ class Interactive:
                 self._screen.print(self._ink.strong(text) if kind == "heading" else clean(text))
             case _Asked() as asked:
                 await self._ask(asked)
+            case _ToEdit() as edit:
+                await self._edit(edit)
             case _Job() as job:
                 self._ended(job)
 
@@ -304,6 +319,19 @@ class Interactive:
             if not asked.answer.done():
                 asked.answer.set_result(Answer("cancel", by="nobody"))
         self._view.begin("going on")
+
+    async def _edit(self, edit: _ToEdit) -> None:
+        """Give the terminal away to the editor; the draft stays as it is."""
+        self._view.end()
+        try:
+            async with in_terminal():
+                edit.done.set_result(await asyncio.to_thread(editor_of(self._front.environ, self._front.cwd), edit.text))
+        except EscaleraError as error:
+            edit.done.set_exception(error)
+        finally:
+            if not edit.done.done():
+                edit.done.set_exception(Cancelled("the chat has ended"))
+        self._view.begin("working", quiet=0.3)
 
     def _ended(self, job: _Job) -> None:
         self._view.end()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from orchestrator.cli.asking import POLL, AtTerminal, Nobody
+from orchestrator.cli.briefing import editor_of
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
 from orchestrator.cli.output import write
@@ -28,7 +29,7 @@ class Lines:
 
     def __init__(self, front: Front, talk: Conversation) -> None:
         self._front, self._talk = front, talk
-        self._commands = Commands(front, talk)
+        self._commands = Commands(front, talk, editor_of(front.environ, front.cwd) if front.output.interactive else None)
         self._typed = front.output.interactive
         """Somebody sits there: they are prompted, and a cancelled turn is not the end."""
         self._input = _Input()
