@@ -14,8 +14,9 @@ import click
 
 from orchestrator import __version__
 from orchestrator.cli.output import Output, ReaderGone, discard
+from orchestrator.cli.tree import Suggested
 from orchestrator.errors import ConfigError, EscaleraError, OutputFailed
-from orchestrator.settings.declarations import SETTINGS, Setting
+from orchestrator.settings.declarations import SETTINGS, UNLIMITED, Setting
 
 COMMANDS = {
     "ask": "one turn, by the agent that fits",
@@ -32,6 +33,7 @@ COMMANDS = {
     "settings": "every setting, its value and where that comes from: list, get, set, unset",
     "trust": "accept a project file as it is now",
     "paths": "the folders that are used",
+    "completion": "a completion script for your shell",
     "doctor": "what works on this machine, what does not, and what to do about it",
 }
 
@@ -59,7 +61,8 @@ class RootGroup(click.Group):
 
 
 def _setting_option(setting: Setting) -> click.Option:
-    return click.Option([setting.flag], hidden=True, metavar="VALUE", help=setting.help)
+    words = ("true", "false") if setting.type == "bool" else (UNLIMITED,) if setting.unlimited else ()
+    return click.Option([setting.flag], type=Suggested(*words), hidden=True, metavar="VALUE", help=setting.help)
 
 
 @click.command(
