@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from orchestrator.clock import Clock
@@ -14,6 +14,7 @@ from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
 from orchestrator.errors import EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
+from orchestrator.logbook import Log, no_log
 from orchestrator.model_names import is_same_model
 from orchestrator.planning.case import Additions, Expiry, Wish
 from orchestrator.planning.plan import NO_ADDITIONS, Plan, plan_turn, started
@@ -24,6 +25,7 @@ from orchestrator.session import EarlierTurns, Outcome, Session, Turn, TurnList,
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
+from orchestrator.wires import Recording, Wires
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class Workplace:
     new_id: Callable[[], str]
     jitter: random.Random
     additions: Additions = NO_ADDITIONS
+    log: Log = no_log
+    wires: Wires | None = None
+    """Where what goes over the wire is kept; `None` for nowhere."""
 
 
 def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch, loaded: bool = True) -> Report:
@@ -116,11 +121,14 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
 def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
     """Open the turn, run the provider, record the end."""
     plan = started(plan, place.new_id())
+    watch = _noted(watch, place.log)
     turn = _opened(plan, place.clock.now())
     place.store.open_turn(claim, turn, plan.standing.session)
     watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
+    _log_start(place, plan, turn)
     recorder = Recorder(place.store, claim, turn.index, cancel)
-    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id)
+    recording = Recording()
+    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id, wire=recording)
     heard, answered = Heard(), Answered()
     for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
         watch(Shown("notice", problem))
@@ -142,7 +150,56 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     problems = place.additions.hooks.turn_ended(report.turn, report.session)
     for problem in problems:
         watch(Shown("notice", problem))
-    return replace(report, notices=(*report.notices, *problems))
+    report = replace(report, notices=(*report.notices, *problems))
+    if place.wires is not None:
+        place.wires.keep(report.session.id, turn.index, recording)
+    _log_end(place, report, answered, place.clock.monotonic() - began)
+    return report
+
+
+def _noted(watch: Watch, log: Log) -> Watch:
+    """As `watch`, with what is tried again in the log."""
+
+    def noted(shown: Shown) -> None:
+        if shown.type == "retry":
+            log("retry", text=shown.text, **shown.data)
+        watch(shown)
+
+    return noted
+
+
+def _log_start(place: Workplace, plan: Plan, turn: Turn) -> None:
+    place.log(
+        "turn_started",
+        session=plan.standing.session.id,
+        turn=turn.index,
+        agent=turn.agent,
+        kind=plan.agent.kind,
+        role=turn.role.value,
+        mode=turn.mode,
+        rules=[reason.rule for reason in turn.reasons],
+        routing=[reason.rule for reason in turn.routing],
+        model=turn.model_requested,
+        chars=plan.budget.total_chars,
+    )
+
+
+def _log_end(place: Workplace, report: Report, answered: Answered, seconds: float) -> None:
+    turn, error = report.turn, report.error
+    for notice in report.notices:
+        place.log("notice", session=report.session.id, turn=turn.index, text=notice)
+    place.log(
+        "turn_ended",
+        session=report.session.id,
+        turn=turn.index,
+        outcome=turn.outcome.value,
+        seconds=round(seconds, 3),
+        sends=answered.sends,
+        state=report.session.state.value,
+        model=turn.model_served,
+        usage=None if turn.usage is None else {name: value for name, value in asdict(turn.usage).items() if value is not None},
+        error=None if error is None else {"type": error.type, "message": error.message},
+    )
 
 
 def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:

@@ -16,6 +16,7 @@ from orchestrator.cli.front import Front
 from orchestrator.cli.need import need_document
 from orchestrator.cli.output import json_text, write
 from orchestrator.cli.sessions import held_session, read_session
+from orchestrator.cli.wire import show_wire
 from orchestrator.clock import format_time
 from orchestrator.errors import EscaleraError, NotFound, UsageError
 from orchestrator.quoting import one_line
@@ -57,10 +58,13 @@ def list_(front: Front, everywhere: bool, as_json: bool) -> None:
 @command.command("show")
 @ref_argument
 @click.option("--turn", type=int, metavar="N", help="Only this turn, with all its steps.")
+@click.option("--wire", is_flag=True, help="What the turn's last call sent and received, as it was; secrets are masked.")
 @json_option
 @click.pass_obj
-def show(front: Front, ref: str | None, turn: int | None, as_json: bool) -> None:
+def show(front: Front, ref: str | None, turn: int | None, wire: bool, as_json: bool) -> None:
     """A session with its turns; failed and interrupted ones too."""
+    if wire and turn is None:
+        raise UsageError("--wire shows one turn", hint="name it with --turn N")
     store = front.store(read_only=True)
     with store.snapshot():
         session = store.find(ref, front.workspace)
@@ -69,7 +73,9 @@ def show(front: Front, ref: str | None, turn: int | None, as_json: bool) -> None
             hint = f"it has the turns 0 to {log.next_index - 1}" if log.next_index else "it has none"
             raise NotFound(f"session {session.id[:8]} has no turn {turn}", hint=hint)
         turns = all_turns(log) if turn is None else tuple(found for found in [log.get(turn)] if found is not None)
-        if as_json:
+        if wire:
+            show_wire(front, session.id, turns[0], as_json=as_json)
+        elif as_json:
             front.output.print_json(_shown_document(front, session, log, turns))
         else:
             _show(front, session, log, turns)
@@ -209,6 +215,7 @@ def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
         end, turns = log.next_index, () if purge else all_turns(log)
     kept = None if purge else _keep(front, session, turns)
     store.drop(session.id, end)
+    front.wires.forget(session.id)
     _done(front, session, f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""), as_json, export=kept)
 
 

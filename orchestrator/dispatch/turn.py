@@ -18,6 +18,7 @@ from orchestrator.errors import Blocked, Cancelled, EmptyAnswer, EscaleraError, 
 from orchestrator.history.budget import estimate_request_tokens, measure_request
 from orchestrator.messages import CostSource, Message, Part, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
 from orchestrator.providers import (
+    NO_WIRE,
     Ask,
     Cancel,
     Event,
@@ -31,6 +32,7 @@ from orchestrator.providers import (
     TextDelta,
     ToolResultSeen,
     UsageReport,
+    Wire,
     Withdrawn,
 )
 from orchestrator.session import Role
@@ -86,6 +88,7 @@ class Desk:
     record: Record
     """Called with each finished step, in order, before the next one begins."""
     new_id: Callable[[], str]
+    wire: Wire = NO_WIRE
 
 
 def run_turn(
@@ -346,7 +349,7 @@ def _events(provider: Provider, request: Request, desk: Desk) -> Generator[Event
     Closing this lets the provider go of its socket or child. What a foreign error says is not repeated: it may hold a secret.
     """
     try:
-        events = provider.run(request, cancel=desk.cancel, ask=desk.ask)
+        events = provider.run(replace(request, wire=desk.wire), cancel=desk.cancel, ask=desk.ask)
         try:
             for event in events:
                 if not is_event(event):

@@ -580,6 +580,20 @@ class FindingObject(TypedDict):
     next: str | None
 
 
+class BundledFile(TypedDict):
+    """One file in a bundle."""
+
+    name: Stated
+    bytes: int
+
+
+class BundleObject(TypedDict):
+    """What `doctor --bundle` has written."""
+
+    file: Stated
+    contents: list[BundledFile]
+
+
 class DoctorDocument(TypedDict):
     """`doctor --json`; `ok` where both roles have an agent that can work."""
 
@@ -590,6 +604,20 @@ class DoctorDocument(TypedDict):
     suggestion: str | None
     """A configuration to start with, in TOML."""
     written: bool
+    bundle: BundleObject | None
+
+
+class WireDocument(TypedDict):
+    """`session show --turn N --wire --json`: the last request of a turn and its answer, secrets masked."""
+
+    format: Literal["escalera.wire/1"]
+    session: Stated
+    turn: int
+    agent: Stated
+    sent: str
+    received: str
+    cut: bool
+    """Whether something was cut out of a side's middle, since it was long."""
 
 
 class PluginObject(TypedDict):
@@ -741,6 +769,7 @@ Document = (
     | AgentDocument
     | ChecksDocument
     | DoctorDocument
+    | WireDocument
     | UsageDocument
     | PluginsDocument
     | SettingsDocument

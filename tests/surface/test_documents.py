@@ -126,6 +126,7 @@ def _sessions(run: Run, folder: Path) -> None:
     run("session list")
     run("session search", "paint")
     shown = run("session show")
+    run("session show", "--turn", "1", "--wire")
     run("session fork", "--name", "other")
     run("session rename", "other", "another")
     run("session show", "another")

@@ -234,6 +234,7 @@ class Interactive:
         except Leave:
             job.leaves = True
         except EscaleraError as error:
+            self._front.failed(error)
             job.refused = not is_command(job.line.text)
             self._put("notice", told(error))
         except BaseException as problem:

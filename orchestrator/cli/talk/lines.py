@@ -76,6 +76,7 @@ class Lines:
                 wish = self._commands.understand(line, cancel=cancel, typed=self._typed)
                 code = 0 if wish is None else self._turn(wish, cancel)
         except EscaleraError as error:
+            self._front.failed(error)
             self._front.output.notice(told(error))
             code = error.exit_code
         if cancel.is_set() and not (self._typed and _by_user(cancel)):
