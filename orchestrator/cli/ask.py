@@ -11,6 +11,7 @@ import click
 from orchestrator.cli.asking import AtTerminal, Nobody
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
+from orchestrator.cli.notify import Speaker
 from orchestrator.cli.output import ReaderGone
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
 from orchestrator.cli.sessions import begun, fresh_session, stored_session
@@ -75,12 +76,16 @@ def command(
 
     asker = AtTerminal(cancel, watcher.quiet) if front.output.asks else Nobody(lambda text: show(Shown("notice", text)))
 
+    speaker = Speaker(show)
+
     def asked(question: Question) -> Answer:
         show(Shown("question", question.message, {"mode": question.mode, "requested_schema": dict(question.schema)}))
+        if front.output.asks:
+            front.notifier("question", session=chosen.id, agent=speaker.agent, text=question.message)
         return asker(question)
 
     with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
-        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=show)
+        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=speaker)
     if unread:  # the turn was ended and kept like any cancelled one
         raise unread[0]
     report = replace(report, notices=(*report.notices, *asker.denied))

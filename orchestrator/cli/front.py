@@ -18,6 +18,7 @@ from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
 if TYPE_CHECKING:
+    from orchestrator.cli.notify import Notifier
     from orchestrator.crew import Crew
     from orchestrator.escalation import Workplace
     from orchestrator.hooks import Hooks
@@ -59,6 +60,7 @@ class Front:
         self._told = 0
         self._said: set[str] = set()
         self._plugins: PluginManager | None = None
+        self._notifier: Notifier | None = None
         self._templates: tuple[list[Override], Templates] | None = None
         self.clock: Clock = SystemClock()
 
@@ -149,6 +151,15 @@ class Front:
         with suppress(ConfigError):
             self.log.file = self.paths.log_file
         return self.log.file if self.log.keep("crash", type=type(fault).__name__, message=str(fault), traceback=trace) else None
+
+    @property
+    def notifier(self) -> Notifier:
+        """Starts the user's `notify.command`."""
+        if self._notifier is None:
+            from orchestrator.cli.notify import Notifier
+
+            self._notifier = Notifier(self.settings.value("notify.command"), environ=self.environ, cwd=self.workspace, tell=self.notice)
+        return self._notifier
 
     @property
     def workspace(self) -> str:
@@ -403,6 +414,8 @@ class Front:
 
     def close(self) -> None:
         try:
+            if self._notifier is not None:
+                self._notifier.close()
             for crew in self._crews:
                 crew.close()
             for other in self._others.values():

@@ -607,6 +607,17 @@ class DoctorDocument(TypedDict):
     bundle: BundleObject | None
 
 
+class NotificationDocument(TypedDict):
+    """What `notify.command` gets on its standard input: a question or an answer has come, or a turn has failed."""
+
+    format: Literal["escalera.notification/1"]
+    event: Literal["question", "answer", "failed"]
+    session: Stated
+    agent: Stated
+    text: str
+    """Its beginning, 200 characters at most on one line."""
+
+
 class WireDocument(TypedDict):
     """`session show --turn N --wire --json`: the last request of a turn and its answer, secrets masked."""
 
@@ -770,6 +781,7 @@ Document = (
     | ChecksDocument
     | DoctorDocument
     | WireDocument
+    | NotificationDocument
     | UsageDocument
     | PluginsDocument
     | SettingsDocument

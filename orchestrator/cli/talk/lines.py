@@ -10,6 +10,7 @@ from collections.abc import Callable
 from orchestrator.cli.asking import POLL, AtTerminal, Nobody
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
+from orchestrator.cli.notify import Speaker
 from orchestrator.cli.output import write
 from orchestrator.cli.talk.commands import Commands, Leave
 from orchestrator.cli.talk.conversation import Conversation
@@ -87,12 +88,16 @@ class Lines:
         watcher = watcher_for(self._front.output, as_json=False, stream_json=False)
         asker = AtTerminal(cancel, watcher.quiet) if self._front.output.asks else Nobody(watcher.notice)
 
+        speaker = Speaker(watcher.show)
+
         def asked(question: Question) -> Answer:
             watcher.show(Shown("question", question.message))
+            if self._front.output.asks:
+                self._front.notifier("question", session=self._talk.session.id, agent=speaker.agent, text=question.message)
             return asker(question)
 
         with watcher:
-            report = self._talk.take(wish, cancel=cancel, ask=asked, watch=watcher.show)
+            report = self._talk.take(wish, cancel=cancel, ask=asked, watch=speaker)
         watcher.finish(report, turn_document(report))
         if report.error is not None:
             self._front.output.notice(told(report.error))
