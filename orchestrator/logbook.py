@@ -18,6 +18,7 @@ FILES = 3
 """How many are kept, the one that is written counted."""
 _MAX_TEXT = 4_000
 _MAX_TRACEBACK = 40_000
+_MOST_HELD = 100
 _WAIT = 0.2
 """Seconds for another process that is just putting the full file aside."""
 
@@ -35,10 +36,22 @@ def no_log(event: str, /, **facts: object) -> None:
 class Logbook:
     """A log file that several processes append to: each entry is one write. What cannot be written is lost, and harms nobody."""
 
-    def __init__(self, file: Path | None, clock: Clock, *, mask: Callable[[str], str], tell: Callable[[str], None] | None = None) -> None:
-        """`file` is `None` where nothing shall be written; `mask` takes secrets out of a text; `tell` is given each entry to be read by people."""
+    def __init__(
+        self,
+        file: Path | None,
+        clock: Clock,
+        *,
+        mask: Callable[[str], str],
+        tell: Callable[[str], None] | None = None,
+        begins: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`file` is `None` where nothing shall be written; `mask` takes secrets out of a text; `tell` is given each entry to be read by people.
+
+        Until `begins` says so, entries are held back: a command that comes to nothing makes no folder.
+        """
         self.file = file
-        self._clock, self._mask, self._tell = clock, mask, tell
+        self._clock, self._mask, self._tell, self._begins = clock, mask, tell, begins
+        self._held: list[bytes] = []
 
     def __call__(self, event: str, /, **facts: object) -> None:
         self.keep(event, **facts)
@@ -51,8 +64,13 @@ class Logbook:
             self._tell(readable(entry))
         if self.file is None:
             return False
+        self._held.append((json.dumps(entry, ensure_ascii=True) + "\n").encode())
+        if not (self._begins() or event == "crash"):
+            del self._held[:-_MOST_HELD]
+            return False
+        held, self._held = self._held, []
         try:
-            self._append(self.file, (json.dumps(entry, ensure_ascii=True) + "\n").encode())
+            self._append(self.file, b"".join(held))
         except OSError:
             return False
         return True

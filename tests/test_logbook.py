@@ -122,6 +122,20 @@ def test_without_a_file_it_only_tells(tmp_path: Path) -> None:
     assert told == ['[07:08:09.123] started command=ask flags=["--new"]']
 
 
+def test_until_it_may_begin_entries_are_held_back_but_for_a_crash(file: Path) -> None:
+    may_begin = False
+    log = logbook(file, begins=lambda: may_begin)
+    log("started")
+    assert not file.parent.exists()
+
+    may_begin = True
+    log("turn_started")
+    assert [entry["event"] for entry in entries(file)] == ["started", "turn_started"]
+
+    logbook(file, begins=lambda: False)("crash")
+    assert entries(file)[-1]["event"] == "crash"
+
+
 def test_a_traceback_is_read_on_lines_of_its_own() -> None:
     entry = {"at": "2030-01-01T00:00:00Z", "pid": 1, "event": "crash", "type": "ValueError", "traceback": "Traceback\n  line\n"}
 

@@ -73,11 +73,12 @@ class Front:
         """The log; without a file where there is no place for one."""
         from orchestrator.logbook import Logbook
 
+        tell = self._show if self._verbose else None
         try:
-            file = self.paths.log_file if self._writes_log else None
+            file, begins = self.paths.log_file if self._writes_log else None, self.paths.data.is_dir
         except ConfigError:
-            file = None
-        return Logbook(file, self.clock, mask=self.masked, tell=self._show if self._verbose else None)
+            return Logbook(None, self.clock, mask=self.masked, tell=tell)
+        return Logbook(file, self.clock, mask=self.masked, tell=tell, begins=begins)
 
     def _show(self, line: str) -> None:
         self.output.notice(line)  # where that is by then: a chat has its own

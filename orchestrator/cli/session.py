@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.attachments import referenced
 from orchestrator.cli.front import Front
 from orchestrator.cli.need import need_document
 from orchestrator.cli.output import json_text, write
@@ -320,7 +321,8 @@ def _show(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -
         if turn.mode and turn.routing:
             kind += f", chosen by {', '.join(reason.rule for reason in turn.routing)}"
         front.output.heading(f"\nturn {turn.index}  {turn.agent} ({turn.role})  {turn.outcome}{'  ' + kind if kind else ''}")
-        front.output.say(f"> {turn.prompt}" if turn.prompt is not None else f"> (goes on with turn {turn.continues})")
+        prompt = turn.prompt if turn.prompt is None or len(turns) == 1 else referenced(turn.prompt)
+        front.output.say(f"> {prompt}" if prompt is not None else f"> (goes on with turn {turn.continues})")
         if turn.error is not None:
             front.output.say(f"{turn.error.type}: {turn.error.message}")
         if turn.answer:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
+from orchestrator.attachments import without_attachments
 from orchestrator.context.orientation import brief_of
 from orchestrator.crew import Agent, Crew
 from orchestrator.errors import UsageError
@@ -40,6 +41,11 @@ class Wish:
     fresh: bool = False
     continues: int | None = None
     """The primary turn that handed over, whose prompt this is."""
+
+    @property
+    def said(self) -> str:
+        """What the user said: the prompt without the files that go with it."""
+        return without_attachments(self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,7 @@ def case_of(
     wish = replace(wish, prompt=_said(wish.prompt))
     stand = standing(session, log, now=now, need_expiry_hours=expiry.need_hours, waiting_expiry_hours=expiry.waiting_hours, loaded=loaded)
     asking = None if stand.asking is None else stand.asking.agent
-    sensors = _Sensors(additions, wish.prompt, stand.session, log, workspace)
+    sensors = _Sensors(additions, wish.said, stand.session, log, workspace)
     way = again or route(wish.choice, asking_agent=asking, primary=crew.primary, escalation=crew.escalation, configured=crew.names, opinion=sensors.opinion)
     agent = crew.agent(way.agent)
     if again is not None and way.role is Role.PRIMARY:
@@ -222,7 +228,7 @@ def _told_need(stand: Standing, log: TurnLog, wish: Wish, now: datetime) -> Need
     """A self-escalation without a need makes its prompt the need of the escalation turn itself (page 1)."""
     if stand.session.need is not None or wish.continues is None:
         return stand.session.need
-    return set_need(None, wish.prompt.strip()[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
+    return set_need(None, wish.said.strip()[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
 
 
 def _brief(stand: Standing, wish: Wish, decision: Decision | None) -> Brief | None:
@@ -231,7 +237,7 @@ def _brief(stand: Standing, wish: Wish, decision: Decision | None) -> Brief | No
         return Brief(well_formed(wish.reason.strip()), wish.reason_by)
     if stand.session.brief is not None or decision is None or decision.mode is not Mode.FIRST:
         return stand.session.brief
-    return Brief(brief_of(wish.prompt), "prompt")
+    return Brief(brief_of(wish.said), "prompt")
 
 
 def _ratio(log: TurnLog, way: Route, agent: Agent) -> Ratio:

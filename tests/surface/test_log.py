@@ -84,6 +84,12 @@ def test_a_command_that_leaves_nothing_behind_writes_no_log(shell: Shell) -> Non
     assert not shell.home.exists()
 
 
+def test_a_command_that_comes_to_nothing_makes_no_folder(shell: Shell) -> None:
+    assert shell.run("ask", "--file", "nowhere", "hello").returncode == 2
+    assert shell.run("session", "list").returncode == 0
+    assert not shell.home.exists()
+
+
 @pytest.mark.trial("T96")
 def test_t96_no_secret_is_in_it_nor_in_what_else_is_written(shell: Shell) -> None:
     echoes = [json_reply({"error": {"message": f"Incorrect API key provided: {key}"}}, status=401) for key in (KEY, "k-cmd-77777777", "k-hdr-88888888")]
