@@ -11,6 +11,7 @@ from orchestrator.mcp_client.servers import ToolServers
 from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
+from orchestrator.settings.known import KnownSecrets
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.project import leads_into
 from orchestrator.settings.resolution import Settings
@@ -63,10 +64,11 @@ class Crew:
         long_lived: bool = False,
         reports: Sequence[PluginReport] = (),
         trusted: Callable[[Path, bytes], bool] = lambda *_: False,
+        known: KnownSecrets | None = None,
     ) -> None:
         self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
         self._turn_timeout, self._with_secrets, self._long_lived = turn_timeout, with_secrets, long_lived
-        self._reports, self._trusted = reports, trusted
+        self._reports, self._trusted, self._known = reports, trusted, known
         self._built: dict[str, Agent] = {}
         self.tool_servers = ToolServers(settings.servers.values(), environ=environ, workspace=workspace)
         """The MCP servers whose tools they are offered."""
@@ -100,6 +102,7 @@ class Crew:
                 with_secrets=self._with_secrets,
                 long_lived=self._long_lived,
                 session_wait=self._settings.value("session_wait"),
+                known=self._known,
             )
             limits = self._settings.limits(name)
             if self._turn_timeout is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from orchestrator.classifier import classify
@@ -18,6 +18,7 @@ from orchestrator.dispatch.session_context import SessionContext
 from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import Cancelled, EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
+from orchestrator.logbook import Log, no_log
 from orchestrator.memory.view import MemoryView
 from orchestrator.messages import Usage
 from orchestrator.model_names import is_same_model
@@ -33,6 +34,7 @@ from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
 from orchestrator.tools import Tool
+from orchestrator.wires import Recording, Wires
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ class Workplace:
     new_id: Callable[[], str]
     jitter: random.Random
     additions: Additions = NO_ADDITIONS
+    log: Log = no_log
+    wires: Wires | None = None
+    """Where what goes over the wire is kept; `None` for nowhere."""
 
 
 Revise = Callable[[Plan], str]
@@ -150,11 +155,14 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
 def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
     """Open the turn, run the provider, record the end."""
     plan = started(plan, place.new_id())
+    watch = _noted(watch, place.log)
     turn = _opened(plan, place.clock.now())
     place.store.open_turn(claim, turn, plan.standing.session, as_json(receipt_of(plan)))
     watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
+    _log_start(place, plan, turn)
     recorder = Recorder(place.store, claim, turn.index, cancel)
-    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id)
+    recording = Recording()
+    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id, wire=recording)
     heard, answered = Heard(), Answered()
     for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
         desk.notice(answered, problem)
@@ -181,7 +189,56 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     problems = place.additions.hooks.turn_ended(report.turn, report.session)
     for problem in problems:
         watch(Shown("notice", problem))
-    return replace(report, notices=(*report.notices, *problems))
+    report = replace(report, notices=(*report.notices, *problems))
+    if place.wires is not None:
+        place.wires.keep(report.session.id, turn.index, recording)
+    _log_end(place, report, answered, place.clock.monotonic() - began)
+    return report
+
+
+def _noted(watch: Watch, log: Log) -> Watch:
+    """As `watch`, with what is tried again in the log."""
+
+    def noted(shown: Shown) -> None:
+        if shown.type == "retry":
+            log("retry", text=shown.text, **shown.data)
+        watch(shown)
+
+    return noted
+
+
+def _log_start(place: Workplace, plan: Plan, turn: Turn) -> None:
+    place.log(
+        "turn_started",
+        session=plan.standing.session.id,
+        turn=turn.index,
+        agent=turn.agent,
+        kind=plan.agent.kind,
+        role=turn.role.value,
+        mode=turn.mode,
+        rules=[reason.rule for reason in turn.reasons],
+        routing=[reason.rule for reason in turn.routing],
+        model=turn.model_requested,
+        chars=plan.budget.total_chars,
+    )
+
+
+def _log_end(place: Workplace, report: Report, answered: Answered, seconds: float) -> None:
+    turn, error = report.turn, report.error
+    for notice in report.notices:
+        place.log("notice", session=report.session.id, turn=turn.index, text=notice)
+    place.log(
+        "turn_ended",
+        session=report.session.id,
+        turn=turn.index,
+        outcome=turn.outcome.value,
+        seconds=round(seconds, 3),
+        sends=answered.sends,
+        state=report.session.state.value,
+        model=turn.model_served,
+        usage=None if turn.usage is None else {name: value for name, value in asdict(turn.usage).items() if value is not None},
+        error=None if error is None else {"type": error.type, "message": error.message},
+    )
 
 
 _NOTHING_SENT = Usage(input_tokens=0, output_tokens=0, cost_usd=0.0, cost_source="billed")

@@ -11,6 +11,7 @@ import click
 from orchestrator.cli.asking import AtTerminal, Nobody
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
+from orchestrator.cli.notify import Speaker
 from orchestrator.cli.output import ReaderGone
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
 from orchestrator.cli.sessions import begun, fresh_session, stored_session
@@ -86,8 +87,12 @@ def command(
 
     asker = AtTerminal(cancel, watcher.quiet) if front.output.asks else Nobody(lambda text: show(Shown("notice", text)))
 
+    speaker = Speaker(show)
+
     def asked(question: Question) -> Answer:
         show(Shown("question", question.message, {"mode": question.mode, "requested_schema": dict(question.schema)}))
+        if front.output.asks:
+            front.notifier("question", session=chosen.id, agent=speaker.agent, text=question.message)
         return asker(question)
 
     def revise(plan: Plan) -> str:
@@ -95,7 +100,7 @@ def command(
             return edited_brief(plan, edit)
 
     with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
-        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=show, revise=revise if edit_brief else None)
+        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asked, watch=speaker, revise=revise if edit_brief else None)
     if unread:  # the turn was ended and kept like any cancelled one
         raise unread[0]
     report = replace(report, notices=(*report.notices, *asker.denied))

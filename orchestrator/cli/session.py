@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.attachments import referenced
 from orchestrator.cli.front import Front
 from orchestrator.cli.need import need_document
 from orchestrator.cli.output import json_text, write
 from orchestrator.cli.sessions import held_session, read_session
+from orchestrator.cli.wire import show_wire
 from orchestrator.clock import format_time
 from orchestrator.errors import EscaleraError, NotFound, UsageError
 from orchestrator.quoting import one_line
@@ -58,12 +60,15 @@ def list_(front: Front, everywhere: bool, as_json: bool) -> None:
 @ref_argument
 @click.option("--turn", type=int, metavar="N", help="Only this turn, with all its steps.")
 @click.option("--plan", "explained", is_flag=True, help="What that turn was decided by, and what was planned to be sent.")
+@click.option("--wire", is_flag=True, help="What the turn's last call sent and received, as it was; secrets are masked.")
 @json_option
 @click.pass_obj
-def show(front: Front, ref: str | None, turn: int | None, explained: bool, as_json: bool) -> None:
+def show(front: Front, ref: str | None, turn: int | None, explained: bool, wire: bool, as_json: bool) -> None:
     """A session with its turns; failed and interrupted ones too."""
-    if explained and turn is None:
-        raise UsageError("--plan explains one turn", hint="name it: --turn N")
+    if (explained or wire) and turn is None:
+        raise UsageError(f"{'--plan explains' if explained else '--wire shows'} one turn", hint="name it: --turn N")
+    if explained and wire:
+        raise UsageError("--plan and --wire show two different things", hint="give one of them")
     store = front.store(read_only=True)
     with store.snapshot():
         session = store.find(ref, front.workspace)
@@ -74,6 +79,8 @@ def show(front: Front, ref: str | None, turn: int | None, explained: bool, as_js
         turns = all_turns(log) if turn is None else tuple(found for found in [log.get(turn)] if found is not None)
         if explained:
             _explain(front, store, session, turns[0], as_json)
+        elif wire:
+            show_wire(front, session.id, turns[0], as_json=as_json)
         elif as_json:
             front.output.print_json(_shown_document(front, store, session, log, turns))
         else:
@@ -225,6 +232,7 @@ def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
         end, text = log.next_index, None if purge else _exported(session, all_turns(log), store.receipts(session.id), None, raw=True)
     kept = None if text is None else _keep(front, session, text)
     store.drop(session.id, end)
+    front.wires.forget(session.id)
     _done(front, session, f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""), as_json, export=kept)
 
 
@@ -329,7 +337,8 @@ def _show(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -
         if turn.mode and turn.routing:
             kind += f", chosen by {', '.join(reason.rule for reason in turn.routing)}"
         front.output.heading(f"\nturn {turn.index}  {turn.agent} ({turn.role})  {turn.outcome}{'  ' + kind if kind else ''}")
-        front.output.say(f"> {turn.prompt}" if turn.prompt is not None else f"> (goes on with turn {turn.continues})")
+        prompt = turn.prompt if turn.prompt is None or len(turns) == 1 else referenced(turn.prompt)
+        front.output.say(f"> {prompt}" if prompt is not None else f"> (goes on with turn {turn.continues})")
         if turn.error is not None:
             front.output.say(f"{turn.error.type}: {turn.error.message}")
         if turn.answer:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from orchestrator.attachments import referenced
 from orchestrator.messages import Part, ToolCall, ToolResult
 from orchestrator.quoting import clipped, plain
 from orchestrator.session import Outcome, Role, Turn, TurnLog, used_tools
@@ -136,7 +137,7 @@ class _Teller:
     def entry(self, turn: Turn, room: int) -> str:
         """The turn with what it continues; one that is larger than `room` is shortened towards it, the closing text least."""
         before = None if turn.continues is None else self.log.get(turn.continues)
-        prompt = (turn if before is None else before).prompt or ""
+        prompt = referenced((turn if before is None else before).prompt or "")
         if turn.outcome not in (Outcome.COMPLETED, Outcome.ESCALATED):
             return self._attempt(turn, prompt)
         if self.sent(turn.index):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.clock import Clock
 from orchestrator.messages import Part, Usage
-from orchestrator.providers import Ask, Cancel
+from orchestrator.providers import NO_WIRE, Ask, Cancel, Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Desk:
     record: Record
     """Called with each finished step, in order, before the next one begins."""
     new_id: Callable[[], str]
+    wire: Wire = NO_WIRE
 
     def notice(self, answered: Answered, text: str) -> None:
         """Tell it at once, and keep it for the turn document."""

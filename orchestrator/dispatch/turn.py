@@ -302,7 +302,7 @@ def _events(provider: Provider, request: Request, desk: Desk) -> Generator[Event
     Closing this lets the provider go of its socket or child. What a foreign error says is not repeated: it may hold a secret.
     """
     try:
-        events = provider.run(request, cancel=desk.cancel, ask=desk.ask)
+        events = provider.run(replace(request, wire=desk.wire), cancel=desk.cancel, ask=desk.ask)
         try:
             for event in events:
                 if not is_event(event):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
+from orchestrator.attachments import without_attachments
 from orchestrator.context.orientation import brief_of
 from orchestrator.crew import Agent, Crew
 from orchestrator.errors import UsageError
@@ -44,6 +45,11 @@ class Wish:
     fresh: bool = False
     continues: int | None = None
     """The primary turn that handed over, whose prompt this is."""
+
+    @property
+    def said(self) -> str:
+        """What the user said: the prompt without the files that go with it."""
+        return without_attachments(self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +226,7 @@ def _sensed(additions: Additions, wish: Wish, stand: Standing, log: TurnLog, cre
     facts = replace(facts, repeats=None if again is None else again.index)
     if not additions.rules.threshold:
         return _Sensed(facts)
-    given = additions.hooks.signals(prompt=wish.prompt, session=stand.session, turns=log, workspace=workspace, sensing=additions.sensing)
+    given = additions.hooks.signals(prompt=wish.said, session=stand.session, turns=log, workspace=workspace, sensing=additions.sensing)
     return _Sensed(replace(facts, signals=tuple(Sensed(plugin.name, signal) for plugin, signal in given.values)), given.notices)
 
 
@@ -248,7 +254,7 @@ def _told_need(stand: Standing, log: TurnLog, wish: Wish, now: datetime) -> Need
     """A self-escalation without a need makes its prompt the need of the escalation turn itself (page 1)."""
     if stand.session.need is not None or wish.continues is None:
         return stand.session.need
-    return set_need(None, wish.prompt.strip()[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
+    return set_need(None, wish.said.strip()[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
 
 
 def _brief(stand: Standing, wish: Wish, decision: Decision | None) -> Brief | None:
@@ -257,7 +263,7 @@ def _brief(stand: Standing, wish: Wish, decision: Decision | None) -> Brief | No
         return Brief(well_formed(wish.reason.strip()), wish.reason_by)
     if stand.session.brief is not None or decision is None or decision.mode is not Mode.FIRST:
         return stand.session.brief
-    return Brief(brief_of(wish.prompt), "prompt")
+    return Brief(brief_of(wish.said), "prompt")
 
 
 _BRIEF_MAX = 8000

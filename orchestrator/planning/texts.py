@@ -156,7 +156,7 @@ class Writer:
             mode=case.mode,
             agent=case.agent.name,
             keeps_conversation=case.keeps_conversation,
-            prompt=case.wish.prompt,
+            prompt=case.wish.said,
             need=None if need is None else need.text,
             need_status="none" if need is None else "set",
             need_label="current" if need is None else need_label(need, case.log.next_index),

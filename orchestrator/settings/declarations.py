@@ -208,6 +208,14 @@ SETTINGS: tuple[Setting, ...] = (
         "`chat` rings, and notifies the desktop (OSC 9), when an answer or a question comes while its terminal has not the focus.",
         hot=False,
     ),
+    Setting(
+        "notify.command",
+        "list",
+        (),
+        "A program and its arguments, run in those cases of `chat`, and when `ask` puts a question on the terminal: it gets a JSON document on its input.",
+        hot=False,
+        needs_trust=True,
+    ),
     Setting("plugins.strict", "bool", False, "A plugin that does not load ends the program instead of being reported.", hot=False, needs_trust=True),
     Setting("plugins.blocked", "list", (), "Plugins that are not loaded, by name or by distribution.", hot=False, needs_trust=True),
 )

@@ -17,6 +17,7 @@ import jsonschema
 import pytest
 
 from orchestrator.cli.app import root
+from orchestrator.cli.notify import notification
 from orchestrator.documents.schemas import schemas
 from orchestrator.testing.openai_server import OpenAIServer, chunk, json_reply, reply, sse
 
@@ -78,6 +79,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document
         _events(run, server)
         _sessions(run, folder)
         _others(run, folder)
+    run.documents["notify.command"].append({**notification("answer", session="s", agent="a", text="Done.")})
     return dict(run.documents)
 
 
@@ -126,6 +128,7 @@ def _sessions(run: Run, folder: Path) -> None:
     run("session list")
     run("session search", "paint")
     shown = run("session show")
+    run("session show", "--turn", "1", "--wire")
     run("session fork", "--name", "other")
     run("session rename", "other", "another")
     run("session show", "another")
@@ -182,7 +185,7 @@ def _overrides(run: Run) -> None:
 
 
 def test_every_command_that_prints_json_was_run(printed: dict[str, list[Document]]) -> None:
-    assert set(printed) == set(_json_commands(root, "")) | {"session export"}
+    assert set(printed) == set(_json_commands(root, "")) | {"session export", "notify.command"}
 
 
 def test_every_document_follows_its_schema_and_has_no_key_that_is_not_declared(printed: dict[str, list[Document]]) -> None:

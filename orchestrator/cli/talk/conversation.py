@@ -215,6 +215,7 @@ class Conversation:
                 after=None if known is None else known.after,
             )
             self.store.withdraw(claim, first, self.session)
+            self.front.wires.forget(session.id, first)
         self._taken = self.last = None
         return exchange, fork
 

@@ -18,6 +18,7 @@ from orchestrator.cli.asking import AtTerminal, Nobody
 from orchestrator.cli.briefing import editor_of
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import ENDING, cancelled_by_signals
+from orchestrator.cli.notify import Happening, Speaker
 from orchestrator.cli.output import Output
 from orchestrator.cli.spinner import TICK
 from orchestrator.cli.talk.commands import Commands, Leave, is_command
@@ -71,6 +72,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
+    agent: str
     question: Question
     cancel: Cancel
     answer: Future[Answer]
@@ -114,12 +116,13 @@ class Interactive:
         self._leaving: int | None = None
         self._last_interrupt: float | None = None
         self._standing = talk.standing()
+        self._rings: bool = front.settings.value("notify.terminal")
         self._screen = Screen(
             Actions(self._submit, self._interrupt, self._end_of_input, self._unfold),
             history=Past(front.paths.state / "chat_history"),
             completer=Words(self._arguments(), cwd=Path(front.workspace), environ=front.environ),
             color=front.output.color,
-            focus=bool(front.settings.value("notify.terminal")),
+            focus=self._rings or bool(front.settings.value("notify.command")),
             gone=self._gone,
         )
         self._view = View(self._ink, self._screen.print, lambda: self._screen.width, front.clock.monotonic)
@@ -241,6 +244,7 @@ class Interactive:
         except Leave:
             job.leaves = True
         except EscaleraError as error:
+            self._front.failed(error)
             job.refused = not is_command(job.line.text)
             self._put("notice", told(error))
         except BaseException as problem:
@@ -249,15 +253,16 @@ class Interactive:
 
     def _turn(self, wish: Wish, cancel: Cancel) -> Report:
         nobody = Nobody(lambda text: self._post(Shown("notice", text)))
+        speaker = Speaker(self._post)
 
         def asked(question: Question) -> Answer:
             if not self._output.asks:
                 return nobody(question)
-            waiting = _Asked(question, cancel, Future())
+            waiting = _Asked(speaker.agent, question, cancel, Future())
             self._post(waiting)
             return waiting.answer.result()
 
-        report = self._talk.take(wish, cancel=cancel, ask=asked, watch=self._post)
+        report = self._talk.take(wish, cancel=cancel, ask=asked, watch=speaker)
         return replace(report, notices=(*report.notices, *nobody.denied))
 
     def _edited(self, text: str) -> str:
@@ -308,7 +313,7 @@ class Interactive:
     async def _ask(self, asked: _Asked) -> None:
         """Give the terminal away for a question; the draft stays as it is."""
         self._view.end()
-        self._screen.notify(f"escalera: {self._standing.agent} asks")
+        self._notify("question", asked.agent, asked.question.message)
         self._asks = True
         try:
             async with in_terminal():
@@ -341,7 +346,8 @@ class Interactive:
             return
         if job.report is not None:
             self._tell(job.report)
-            self._screen.notify(f"escalera: {job.report.turn.agent} has answered")
+            error, turn = job.report.error, job.report.turn
+            self._notify("answer" if error is None else "failed", turn.agent, turn.answer if error is None else error.message)
             if job.report.error is not None or (job.report.session.state is State.WAITING and any(line.overtaken for line in self._waiting)):
                 self._give_back()
         if job.refused:
@@ -360,6 +366,14 @@ class Interactive:
         if report.error is not None:
             self._view.notice(told(report.error))
         self._view.notice(summary(report))
+
+    def _notify(self, event: Happening, agent: str, text: str) -> None:
+        """Make the user look here, where the terminal has lost the focus."""
+        if self._screen.has_focus:
+            return
+        if self._rings:
+            self._screen.ring(f"escalera: {agent} {'asks' if event == 'question' else 'has answered' if event == 'answer' else 'has failed'}")
+        self._front.notifier(event, session=self._talk.session.id, agent=agent, text=text)
 
     async def _tick(self) -> None:
         """Let the spinner turn."""

@@ -11,6 +11,7 @@ from orchestrator.cli.asking import POLL, AtTerminal, Nobody
 from orchestrator.cli.briefing import editor_of
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
+from orchestrator.cli.notify import Speaker
 from orchestrator.cli.output import write
 from orchestrator.cli.talk.commands import Commands, Leave
 from orchestrator.cli.talk.conversation import Conversation
@@ -77,6 +78,7 @@ class Lines:
                 wish = self._commands.understand(line, cancel=cancel, typed=self._typed)
                 code = 0 if wish is None else self._turn(wish, cancel)
         except EscaleraError as error:
+            self._front.failed(error)
             self._front.output.notice(told(error))
             code = error.exit_code
         if cancel.is_set() and not (self._typed and _by_user(cancel)):
@@ -87,12 +89,16 @@ class Lines:
         watcher = watcher_for(self._front.output, as_json=False, stream_json=False)
         asker = AtTerminal(cancel, watcher.quiet) if self._front.output.asks else Nobody(watcher.notice)
 
+        speaker = Speaker(watcher.show)
+
         def asked(question: Question) -> Answer:
             watcher.show(Shown("question", question.message))
+            if self._front.output.asks:
+                self._front.notifier("question", session=self._talk.session.id, agent=speaker.agent, text=question.message)
             return asker(question)
 
         with watcher:
-            report = self._talk.take(wish, cancel=cancel, ask=asked, watch=watcher.show)
+            report = self._talk.take(wish, cancel=cancel, ask=asked, watch=speaker)
         watcher.finish(report, turn_document(report))
         if report.error is not None:
             self._front.output.notice(told(report.error))
