@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,7 +19,12 @@ from orchestrator.cli.watch import watcher_for
 from orchestrator.dispatch.desk import Shown
 from orchestrator.errors import OutputFailed, UsageError
 from orchestrator.providers import Answer, Cancel, Question
-from orchestrator.session import Role
+from orchestrator.session import Role, Session
+from orchestrator.store import Store
+
+if TYPE_CHECKING:
+    from orchestrator.escalation import Workplace
+    from orchestrator.planning.case import Wish
 
 
 @click.command("ask")
@@ -49,7 +54,7 @@ def command(
     """One turn of the session, by the agent that fits; PROMPT may also be piped in."""
     from orchestrator.cli.briefing import edited_brief, editor_of
     from orchestrator.documents.turn import turn_document
-    from orchestrator.escalation import begin_session, foreseen, planned, take_turn
+    from orchestrator.escalation import foreseen, planned, take_turn
     from orchestrator.planning.case import Wish
     from orchestrator.planning.plan import Plan, revised
 
@@ -68,12 +73,7 @@ def command(
         plan = foreseen(place, chosen, wish) if stored is None else planned(place, chosen.id, wish)
         wish = revised(wish, edited_brief(plan, edit)) if plan.route.role is Role.ESCALATION else wish
     if stored is None:
-        first = not new and name is None
-        begin = partial(begin_session, place, chosen, wish, first=first)
-        if new:
-            begin()
-        else:
-            chosen = begun(store, chosen, first=first, begin=begin)
+        chosen = _begun(store, place, chosen, wish, new=new)
     watcher = watcher_for(front.output, as_json=as_json, stream_json=stream_json)
     cancel = Cancel()
     unread: list[Exception] = []
@@ -110,3 +110,15 @@ def command(
         front.output.notice(f"escalera: {report.error.message}" + (f" ({report.error.hint})" if report.error.hint else ""))
         return report.error.exit_code
     return 5 if asker.denied else 0
+
+
+def _begun(store: Store, place: Workplace, session: Session, wish: Wish, *, new: bool) -> Session:
+    """The session, begun unless another process was quicker with one that does as well."""
+    from orchestrator.escalation import begin_session
+
+    first = not new and session.name is None
+    begin = partial(begin_session, place, session, wish, first=first)
+    if new:
+        begin()
+        return session
+    return begun(store, session, first=first, begin=begin)
