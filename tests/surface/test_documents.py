@@ -129,6 +129,8 @@ def _sessions(run: Run, folder: Path) -> None:
     run("session search", "paint")
     shown = run("session show")
     run("session show", "--turn", "1", "--wire")
+    for turn in (0, 1):
+        run("session show", "--turn", str(turn), "--plan")
     run("session fork", "--name", "other")
     run("session rename", "other", "another")
     run("session show", "another")
@@ -236,9 +238,12 @@ def test_the_need_of_a_shown_session_is_a_need_document(printed: dict[str, list[
 FREE = re.compile(
     r"\$\.delivery[.].*"
     r"|.*\.(value|default|arguments|requested_schema|source|delivered|need_now|extra)([. \[].*)?"
+    r"|.*turns\[\]\.receipt([. \[].*)?"
+    r"|\$\.receipt\.(routing|rules|limits|facts|flags|conversation_lost)([. \[].*)?"
+    r"|\$\.receipt\.report\.(brief|need\.(label|turn_index|source)|history\.dropped\.\w+)( \(missing\))?"
     r"|.*\.error\.(which|limit|needed|parts|candidates)([. \[].*)?"
 )
-"""Places where any value may stand, and keys of errors that only some classes have."""
+"""Places where any value may stand, and keys of errors and receipts that only some have."""
 
 
 def test_a_schema_refuses_any_key_taken_away_and_any_value_of_another_type(printed: dict[str, list[Document]]) -> None:
