@@ -93,7 +93,7 @@ def test_files_go_with_the_prompt_under_their_names(shell: Shell, agents: Callab
 
     notes, empty = (hashlib.sha256((shell.cwd / name).read_bytes()).hexdigest()[:16] for name in ("notes.md", "empty.txt"))
     assert server.requests[0].body["messages"][-1]["content"] == (
-        f"what is missing?\n\nFile notes.md (20 bytes, sha256 {notes}):\n~~~~~\nBuy ~~~~ flour.\n~~~~~\n\nFile empty.txt (0 bytes, sha256 {empty}):\n(empty)"
+        f"what is missing?\n\nFile notes.md (19 bytes, sha256 {notes}):\n~~~~~\nBuy ~~~~ flour.\n~~~~~\n\nFile empty.txt (0 bytes, sha256 {empty}):\n(empty)"
     )
 
 
