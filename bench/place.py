@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import Output
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.providers import Answer, Question
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.place import front_with, nobody, served
 from orchestrator.cli.front import Front
 from orchestrator.cli.sessions import fresh_session
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.errors import EscaleraError
 from orchestrator.escalation import take_turn
 from orchestrator.planning.case import Wish

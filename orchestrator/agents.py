@@ -13,9 +13,11 @@ from orchestrator.providers import AgentContext, Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import LIMITS
 from orchestrator.settings.files import decode_text, read_bytes, shown_path
+from orchestrator.settings.known import KnownSecrets, resolved_secrets
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
 from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts, secret_variables
+from orchestrator.settings.tool_servers import TABLE
 from orchestrator.settings.values import shown
 
 if TYPE_CHECKING:
@@ -37,12 +39,14 @@ def build_provider(
     with_secrets: bool = True,
     long_lived: bool = False,
     session_wait: float = 0.0,
+    known: KnownSecrets | None = None,
 ) -> Provider:
     """An agent's provider, with its secrets resolved; nothing is opened yet.
 
     Without them, `***` stands in each one's place: a plan shows no more, and needs no key and no program that gives one.
     `others` are the other agents, whose secrets this one's children must not see; `long_lived` says that many turns are to come, and
-    `session_wait` how many seconds to wait for a conversation that another session is in; `reports` say what became of the plugins.
+    `session_wait` how many seconds to wait for a conversation that another session is in; `reports` say what became of the plugins;
+    `known` is told the secrets, so that they stay out of what is written down.
     Raises `PluginError` for a kind that is not there or does not work, and `ConfigError` for an option or a secret that cannot be used.
     """
     kind = kinds.get(config.provider)
@@ -50,6 +54,8 @@ def build_provider(
         raise missing_kind(config.provider, kinds, reports)
     if with_secrets:
         options = {key: resolve(value, environ=environ, path=f"agents.{config.name}.{key}") for key, value in config.options.items()}
+        if known is not None:
+            known.add(resolved_secrets(config.options, options))
     else:
         options = {key: _stand_in(key, value) for key, value in config.options.items()}
     checked, problems = _checked(config, kind, options)
@@ -165,6 +171,8 @@ def _problem(config: AgentConfig, kind: ProviderKind, details: ErrorDetails, opt
 def _suggestion(config: AgentConfig, kind: ProviderKind, key: str) -> str:
     if key in LIMITS:
         return f"; it belongs under [agents.{config.name}.limits]"
+    if key == TABLE:
+        return f"; servers stand in tables of their own: [{TABLE}.NAME], with agents = [{config.name!r}] for this one alone"
     return did_you_mean(nearest(key, [*_option_names(kind), *AGENT_KEYS]))
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.agents import agent_prompt, build_provider
+from orchestrator.mcp_client.servers import ToolServers
 from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
+from orchestrator.settings.known import KnownSecrets
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.project import leads_into
 from orchestrator.settings.resolution import Settings
@@ -29,6 +31,11 @@ class Agent:
     def window(self) -> int | None:
         """The model's context window in tokens: the setting goes before what the provider knows."""
         return self.limits.context_window_tokens or self.provider.capabilities.context_window_tokens
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether it is offered tools; where not, it says by tag what they are for."""
+        return self.provider.capabilities.takes_tools and self.limits.max_tool_iterations != 0
 
     @property
     def config_dir(self) -> str | None:
@@ -57,11 +64,14 @@ class Crew:
         long_lived: bool = False,
         reports: Sequence[PluginReport] = (),
         trusted: Callable[[Path, bytes], bool] = lambda *_: False,
+        known: KnownSecrets | None = None,
     ) -> None:
         self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
         self._turn_timeout, self._with_secrets, self._long_lived = turn_timeout, with_secrets, long_lived
-        self._reports, self._trusted = reports, trusted
+        self._reports, self._trusted, self._known = reports, trusted, known
         self._built: dict[str, Agent] = {}
+        self.tool_servers = ToolServers(settings.servers.values(), environ=environ, workspace=workspace)
+        """The MCP servers whose tools they are offered."""
 
     @property
     def primary(self) -> str | None:
@@ -92,6 +102,7 @@ class Crew:
                 with_secrets=self._with_secrets,
                 long_lived=self._long_lived,
                 session_wait=self._settings.value("session_wait"),
+                known=self._known,
             )
             limits = self._settings.limits(name)
             if self._turn_timeout is not None:
@@ -100,9 +111,12 @@ class Crew:
         return self._built[name]
 
     def close(self) -> None:
-        """Let go of what the agents keep ready between two turns; no turn may run any more."""
-        for agent in self._built.values():
-            agent.close()
+        """Let go of what the agents keep ready between two turns, and of the tool servers; no turn may run any more."""
+        try:
+            for agent in self._built.values():
+                agent.close()
+        finally:
+            self.tool_servers.close()
 
     def _accepts(self, config: AgentConfig) -> Callable[[Path, bytes], bool]:
         """A prompt file of the project's own counts only as the user has accepted it, like the file that names it (page 5)."""

@@ -18,6 +18,7 @@ EscaleraError                     exit
 │   ├── StoreFull                       no space left
 │   └── LeaseLost                       slept past the lease: another owner went on
 ├── OutputFailed                  1     what was printed could not be written
+├── InternalError                 1     a fault in the program itself
 ├── PluginError                   2     a provider kind or plugin that is missing or broken
 └── ProviderError                 1     the turn failed (page 7)
     ├── AuthFailed · OutOfFunds · PermissionDenied · Blocked
@@ -156,6 +157,10 @@ class LeaseLost(StoreError):
 
 class OutputFailed(EscaleraError):
     """Our own output cannot be written; what was done before stands."""
+
+
+class InternalError(EscaleraError):
+    """Something that no part of the program expects; the log has the details."""
 
 
 class ProviderError(EscaleraError):

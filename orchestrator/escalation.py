@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
+from orchestrator.classifier import classify
 from orchestrator.clock import Clock
 from orchestrator.crew import Crew
+from orchestrator.dispatch.desk import Answered, Desk, Shown, Watch
 from orchestrator.dispatch.heard import Heard
+from orchestrator.dispatch.own_tools import own_tools
 from orchestrator.dispatch.room import Room
-from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
-from orchestrator.errors import EscaleraError, SessionLost, StoreError
+from orchestrator.dispatch.session_context import SessionContext
+from orchestrator.dispatch.turn import run_turn
+from orchestrator.errors import Cancelled, EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
+from orchestrator.logbook import Log, no_log
+from orchestrator.memory.view import MemoryView
+from orchestrator.messages import Usage
 from orchestrator.model_names import is_same_model
 from orchestrator.planning.case import Additions, Expiry, Wish
-from orchestrator.planning.plan import NO_ADDITIONS, Plan, plan_turn, started
+from orchestrator.planning.plan import NO_ADDITIONS, Plan, handed_on, plan_turn, revised, started
+from orchestrator.planning.receipt import receipt_of
 from orchestrator.providers import Ask, Cancel
+from orchestrator.receipts import as_json
 from orchestrator.recording import Ended, Recorder, Report, record
-from orchestrator.routing import Choice, Route
-from orchestrator.session import EarlierTurns, Outcome, Session, Turn, TurnList, TurnLog
+from orchestrator.routing import RouteFacts, route
+from orchestrator.session import EarlierTurns, Outcome, Role, Session, Turn, TurnList, TurnLog
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
+from orchestrator.tools import Tool
+from orchestrator.wires import Recording, Wires
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +53,19 @@ class Workplace:
     new_id: Callable[[], str]
     jitter: random.Random
     additions: Additions = NO_ADDITIONS
+    log: Log = no_log
+    wires: Wires | None = None
+    """Where what goes over the wire is kept; `None` for nowhere."""
 
 
-def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch, loaded: bool = True) -> Report:
-    """One turn, and the escalation turn that follows at once where the primary hands over.
+Revise = Callable[[Plan], str]
+"""Lets the user change the brief of a planned escalation turn: the brief to send. Raises `Cancelled`."""
+
+
+def take_turn(
+    place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch, loaded: bool = True, revise: Revise | None = None
+) -> Report:
+    """One turn, and the escalation turn that follows at once where the primary hands over; its brief can be revised before it is sent.
 
     `loaded` is false from the second turn on that this process takes in the session (page 1).
 
@@ -55,23 +75,27 @@ def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask
     is the primary turn's, with the error.
     """
     with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel) as claim:
-        report = _carry_out(place, claim, planned(place, session, wish, loaded=loaded), cancel=cancel, ask=ask, watch=watch)
+        report = _carry_out(place, claim, _planned_with_tools(place, session, wish, cancel, watch, loaded=loaded), cancel=cancel, ask=ask, watch=watch)
         if report.handed_over is None or report.error is not None:
             return report
         try:
-            plan = planned(place, session, _handed_on(wish, report), loaded=False)
             watch(Shown("notice", f"{report.turn.agent!r} hands over: {report.handed_over}"))
+            brief = report.session.brief
+            wish = handed_on(wish, report.plan, report.handed_over if brief is None else brief.text)
+            plan = _planned_with_tools(place, session, wish, cancel, watch, loaded=False)
+            if revise is not None:
+                plan = planned(place, session, revised(wish, revise(plan)), loaded=False)
+                cancel.raise_if_set()
             escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         except EscaleraError as error:
-            why = "it cannot be gone on with, since the store failed" if isinstance(error, StoreError) else "nobody can take it"
-            return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and {why}"))
+            return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and {_why_not(error)}"))
         return replace(escalated, escalated_from=report.turn.index, notices=tuple(dict.fromkeys((*report.notices, *escalated.notices))))
 
 
-def _handed_on(wish: Wish, report: Report) -> Wish:
-    turn, brief = report.turn, report.session.brief
-    choice = Choice(handed_over=f"{turn.agent!r} handed over in turn {turn.index}")
-    return replace(wish, choice=choice, reason=report.handed_over if brief is None else brief.text, reason_by="primary", continues=turn.index)
+def _why_not(error: EscaleraError) -> str:
+    if isinstance(error, Cancelled):
+        return "nothing was sent: the next escalation turn goes on with its reason"
+    return "it cannot be gone on with, since the store failed" if isinstance(error, StoreError) else "nobody can take it"
 
 
 def begin_session(place: Workplace, session: Session, wish: Wish, *, first: bool) -> None:
@@ -79,8 +103,23 @@ def begin_session(place: Workplace, session: Session, wish: Wish, *, first: bool
 
     Refused, with nothing stored, where its first turn could not be sent (raises what `take_turn` would).
     """
-    _planned_from(place, session, TurnList(()), wish)
+    foreseen(place, session, wish)
     place.store.create(session, first=first)
+
+
+def _planned_with_tools(place: Workplace, session: str, wish: Wish, cancel: Cancel, watch: Watch, *, loaded: bool) -> Plan:
+    """The plan, made once more where the agent's tool servers had to be started and asked first what they have."""
+    plan = planned(place, session, wish, loaded=loaded)
+    servers, agent = place.crew.tool_servers, plan.agent
+    if not agent.takes_tools:
+        return plan
+    told = servers.prepare(agent.name, plan.standing.session.id, cancel=cancel, tell=lambda text: watch(Shown("notice", text)))
+    return planned(place, session, wish, loaded=loaded) if told else plan
+
+
+def foreseen(place: Workplace, session: Session, wish: Wish) -> Plan:
+    """The first turn of a session that is not stored, as `planned` has those of one that is."""
+    return _planned_from(place, session, TurnList(()), wish)
 
 
 def planned(place: Workplace, session: str, wish: Wish, *, again: Plan | None = None, loaded: bool = True) -> Plan:
@@ -93,10 +132,10 @@ def planned(place: Workplace, session: str, wish: Wish, *, again: Plan | None = 
         log = place.store.log(header.id)
         if again is None:
             return _planned_from(place, header, log, wish, loaded=loaded)
-        return _planned_from(place, header, EarlierTurns(log, again.index), wish, loaded=loaded, again=again.route)
+        return _planned_from(place, header, EarlierTurns(log, again.index), wish, loaded=loaded, again=again.route_facts)
 
 
-def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *, loaded: bool = True, again: Route | None = None) -> Plan:
+def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *, loaded: bool = True, again: RouteFacts | None = None) -> Plan:
     return plan_turn(
         header,
         log,
@@ -116,18 +155,26 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
 def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
     """Open the turn, run the provider, record the end."""
     plan = started(plan, place.new_id())
+    watch = _noted(watch, place.log)
     turn = _opened(plan, place.clock.now())
-    place.store.open_turn(claim, turn, plan.standing.session)
+    place.store.open_turn(claim, turn, plan.standing.session, as_json(receipt_of(plan)))
     watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
+    _log_start(place, plan, turn)
     recorder = Recorder(place.store, claim, turn.index, cancel)
+    recording = Recording()
     ask = _asking(ask, turn, claim.session)
-    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id)
+    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id, wire=recording)
     heard, answered = Heard(), Answered()
     for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
-        watch(Shown("notice", problem))
-        answered.notice(problem)
+        desk.notice(answered, problem)
     began = place.clock.monotonic()
-    error = _run(plan, plan.agent.limits, heard, answered, desk)
+    plan, error = _classified(place, plan, answered, desk) if plan.route.asks_classifier else (plan, None)
+    turn = _opened(plan, turn.started_at)
+    if plan.route.brief is not None:
+        heard.hand_over(plan.route.brief)
+        answered.usage = answered.usage or _NOTHING_SENT
+    elif error is None:
+        error = _run(place, plan, plan.agent.limits, heard, answered, desk)
     if isinstance(error, SessionLost) and (limits := _limits_afresh(plan, answered, error, place.clock.monotonic() - began)) is not None:
         try:
             plan = started(_planned_afresh(place, plan), place.new_id())
@@ -136,14 +183,18 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
         else:
             turn = _opened(plan, turn.started_at)
             watch(Shown("notice", plan.notices[-1]))
-            error = _run(plan, limits, heard, answered, desk)
+            error = _run(place, plan, limits, heard, answered, desk)
     if error is None and (other := _other_model(place, plan, answered)) is not None:
         answered.notice(other)
     report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
     problems = place.additions.hooks.turn_ended(report.turn, report.session)
     for problem in problems:
         watch(Shown("notice", problem))
-    return replace(report, notices=(*report.notices, *problems))
+    report = replace(report, notices=(*report.notices, *problems))
+    if place.wires is not None:
+        place.wires.keep(report.session.id, turn.index, recording)
+    _log_end(place, report, answered, place.clock.monotonic() - began)
+    return report
 
 
 def _asking(ask: Ask, turn: Turn, session: str) -> Ask:
@@ -151,7 +202,79 @@ def _asking(ask: Ask, turn: Turn, session: str) -> Ask:
     return lambda question: ask(replace(question, session=session, turn=turn.index, agent=turn.agent))
 
 
-def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:
+def _noted(watch: Watch, log: Log) -> Watch:
+    """As `watch`, with what is tried again in the log."""
+
+    def noted(shown: Shown) -> None:
+        if shown.type == "retry":
+            log("retry", text=shown.text, **shown.data)
+        watch(shown)
+
+    return noted
+
+
+def _log_start(place: Workplace, plan: Plan, turn: Turn) -> None:
+    place.log(
+        "turn_started",
+        session=plan.standing.session.id,
+        turn=turn.index,
+        agent=turn.agent,
+        kind=plan.agent.kind,
+        role=turn.role.value,
+        mode=turn.mode,
+        rules=[reason.rule for reason in turn.reasons],
+        routing=[reason.rule for reason in turn.routing],
+        model=turn.model_requested,
+        chars=plan.budget.total_chars,
+    )
+
+
+def _log_end(place: Workplace, report: Report, answered: Answered, seconds: float) -> None:
+    turn, error = report.turn, report.error
+    for notice in report.notices:
+        place.log("notice", session=report.session.id, turn=turn.index, text=notice)
+    place.log(
+        "turn_ended",
+        session=report.session.id,
+        turn=turn.index,
+        outcome=turn.outcome.value,
+        seconds=round(seconds, 3),
+        sends=answered.sends,
+        state=report.session.state.value,
+        model=turn.model_served,
+        usage=None if turn.usage is None else {name: value for name, value in asdict(turn.usage).items() if value is not None},
+        error=None if error is None else {"type": error.type, "message": error.message},
+    )
+
+
+_NOTHING_SENT = Usage(input_tokens=0, output_tokens=0, cost_usd=0.0, cost_source="billed")
+"""Of a turn that a rule handed over: known, and nothing."""
+
+
+def _classified(place: Workplace, plan: Plan, answered: Answered, desk: Desk) -> tuple[Plan, EscaleraError | None]:
+    """The plan as the primary's model decides it, and what ended the turn meanwhile. Without a verdict it stays as it is."""
+    session = plan.standing.session
+    try:
+        said = classify(
+            plan.agent,
+            plan.wish.prompt,
+            templates=place.templates,
+            timeout=plan.rules.classifier_timeout,
+            nonce=session.nonce,
+            session=session.id,
+            workspace=plan.workspace,
+            desk=desk,
+        )
+    except Cancelled as error:
+        return plan, error
+    answered.usage = said.usage
+    if said.notice is not None:
+        desk.notice(answered, said.notice)
+    facts = replace(plan.route_facts, verdict=said.verdict)
+    return replace(plan, route_facts=facts, route=route(facts, plan.rules)), None
+
+
+def _run(place: Workplace, plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:
     """What ended the turn early, if anything did."""
     nonce, room = plan.standing.session.nonce, Room(plan.budget.limit_chars, plan.refit)
     try:
@@ -165,11 +288,29 @@ def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Des
             answered=answered,
             desk=desk,
             room=room,
-            tools=plan.tools,
+            tools=(*_own_tools(place, plan, heard, answered, desk), *plan.tools),
         )
     except EscaleraError as error:
         return error
     return None
+
+
+def _own_tools(place: Workplace, plan: Plan, heard: Heard, answered: Answered, desk: Desk) -> tuple[Tool, ...]:
+    session, role, agent = plan.standing.session, plan.route.role, plan.agent
+    memory = MemoryView(place.store, session=session.id, agent=agent.name, role=role, workspace=plan.workspace, limits=agent.limits, now=place.clock.now)
+    context = SessionContext(
+        session=session,
+        index=plan.index,
+        turns=lambda: EarlierTurns(place.store.log(session.id), plan.index),
+        workspace=plan.workspace,
+        agent=agent.name,
+        role=role,
+        mode=None if plan.mode is None else plan.mode.value,
+        reasons=plan.reasons,
+        need=plan.need,
+        counterpart=place.crew.escalation if role is Role.PRIMARY else place.crew.primary,
+    )
+    return own_tools(memory, context, heard, tell=lambda text: desk.notice(answered, text))
 
 
 def _other_model(place: Workplace, plan: Plan, answered: Answered) -> str | None:

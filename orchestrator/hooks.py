@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from orchestrator.errors import PluginError, foreign
-from orchestrator.hookspecs import Signal
+from orchestrator.hookspecs import Sensing, Signal
 from orchestrator.messages import well_formed, well_formed_values
 from orchestrator.modes import Mode
 from orchestrator.plugins import Implementation, PluginReport
@@ -65,9 +65,9 @@ class Hooks:
         """Folders with templates, in the order in which they count."""
         return self._given("escalera_template_folders", _folders)
 
-    def signals(self, *, prompt: str, session: Session, turns: TurnLog, workspace: str) -> Given[Signal]:
+    def signals(self, *, prompt: str, session: Session, turns: TurnLog, workspace: str, sensing: Sensing) -> Given[Signal]:
         """What speaks for the escalation agent."""
-        return self._given("escalera_routing_signals", _signals, prompt=prompt, session=session, turns=turns, workspace=workspace)
+        return self._given("escalera_routing_signals", _signals, prompt=prompt, session=session, turns=turns, workspace=workspace, sensing=sensing)
 
     def tools(self, *, agent: str, role: Role, workspace: str) -> Given[Tool]:
         """The plugins' tools for an agent; of two with one name, the first counts."""
@@ -159,7 +159,7 @@ class _TurnsToRead:
 
 
 def _copied(value: object) -> object:
-    if isinstance(value, Session | Turn):
+    if isinstance(value, Session | Turn | Sensing):
         return copy.deepcopy(value)
     return value if value is None or isinstance(value, str | int) else _TurnsToRead(value)  # type: ignore[arg-type]  # what else the hooks are given
 
@@ -209,7 +209,7 @@ def _tools(answer: object) -> Iterator[Tool]:
         if not isinstance(schema.description, str) or not schema.description.strip():
             raise _WrongAnswer(f"the tool {schema.name} without a description")
         names.add(schema.name)
-        yield Tool(ToolSchema(schema.name, well_formed(schema.description), _parameters(schema)), tool.run)
+        yield Tool(ToolSchema(schema.name, well_formed(schema.description), _parameters(schema)), tool.run, parallel=tool.parallel is True)
 
 
 def _parameters(schema: ToolSchema) -> Mapping[str, Any]:  # any JSON

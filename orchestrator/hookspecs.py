@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pluggy
@@ -32,6 +32,20 @@ class Signal:
     weight: float
     detail: str = ""
     """What was seen, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sensing:
+    """What the built-in sensors look for in a prompt, as the settings under `routing` say."""
+
+    long_prompt_chars: int = 0
+    """From how many characters on a prompt is long; 0 = none is."""
+    keywords: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
+    question_words: tuple[str, ...] = ()
+    """What makes a question an open one, which no yes or no answers."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """By the signal's name; without one, the sensor has no opinion."""
 
 
 @hookspec
@@ -85,14 +99,16 @@ def escalera_template_folders() -> Sequence[Path]:  # type: ignore[empty-body]
 
 
 @hookspec
-def escalera_routing_signals(prompt: str, session: Session, turns: TurnLog, workspace: str) -> Sequence[Signal] | None:
+def escalera_routing_signals(prompt: str, session: Session, turns: TurnLog, workspace: str, sensing: Sensing) -> Sequence[Signal] | None:
     """Signals that speak for giving a prompt to the escalation agent (page 2, step 4 of the routing).
 
-    Called in every plan in which nothing goes before it: no flag, no reply to an open question, and there is an escalation
-    agent. `session` and `turns` are what is stored; they can be read, and a change in them reaches nobody. Return signals,
+    Called in every plan in which nothing goes before it: no flag, no reply to an open question, no pin, and there is an escalation
+    agent. `session` and `turns` are what is stored; they can be read, and a change in them reaches nobody. `sensing` is what
+    the user has set for the built-in sensors, which are a plugin like this (`sensors`). Return signals,
     or nothing for "no opinion". Each weight is multiplied by its factor in `routing.factors` (1 where there is none); where
     their sum reaches `routing.threshold`, the escalation agent gets the turn, and the reason `rules` names the signals.
-    Without any signals the primary has the turn. `escalera plan` calls it too: change nothing. It runs while somebody waits and
+    Without any signals the primary has the turn. What was given is kept with the turn, to decide it again under other rules: put
+    nothing secret into `detail`. `escalera plan` calls it too: change nothing. It runs while somebody waits and
     cannot be interrupted: be quick.
 
     ```python
@@ -118,7 +134,9 @@ def escalera_tools(agent: str, role: Role, workspace: str) -> Sequence[Tool] | N
     tools, and of two plugins with one name the first by the name of its distribution has it; what is refused is a notice.
     `run` is called with the arguments as the model gave them and a `ToolContext`, and returns the result's text, which is
     shortened to `tool_result_max_chars`. `ToolFailed` tells the model why not. Whatever else it raises, or returns, is an
-    error result and a notice, and the turn goes on. It cannot be interrupted: one that takes long looks at `context.cancel`.
+    error result and a notice, and the turn goes on. Every call has a thread of its own, those of a tool with `parallel=True` side
+    by side. It cannot be interrupted: one that takes long looks at `context.cancel`, and one that still runs two seconds after
+    the turn was cancelled is left to itself.
 
     ```python
     from pathlib import Path

@@ -33,7 +33,7 @@ DISTRIBUTIONS = MappingProxyType(
 )
 """Which distribution brings a kind of ours, for saying how to install it."""
 
-BUILT_IN: tuple[str, ...] = ()
+BUILT_IN: tuple[str, ...] = ("orchestrator.sensors",)
 """Plugins that are part of the core, as import strings (`module` or `module:object`); loaded like any other, before them."""
 
 
@@ -85,10 +85,8 @@ class PluginManager:
         self._loaded: list[tuple[object, PluginReport]] = []
 
     @classmethod
-    def load(
-        cls, entry_points: Iterable[EntryPoint], *, built_in: Iterable[str] = BUILT_IN, blocked: Collection[str] = (), strict: bool = False
-    ) -> PluginManager:
-        """Load what is built in, then plugins in the order of their distributions' names, whatever order they were found in.
+    def load(cls, entry_points: Iterable[EntryPoint], *, built_in: Iterable[str] = (), blocked: Collection[str] = (), strict: bool = False) -> PluginManager:
+        """Load what is built in (`BUILT_IN`, in the program), then plugins in the order of their distributions' names, whatever order they were found in.
 
         `blocked` are names of plugins or distributions. With `strict` the first problem raises `PluginError`.
         """

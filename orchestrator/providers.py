@@ -77,6 +77,29 @@ class Timeouts:
     turn: float | None = 600.0
 
 
+class Wire:
+    """Takes note of what a call really sends and receives, for `session show --wire`; this one keeps nothing.
+
+    A provider tells it the bodies, the status line and the headers as they are, but for credentials, in whose place it puts `***`. Each
+    HTTP request, or each process that is started, begins anew. May be told from any thread; costs next to nothing.
+    """
+
+    def begin(self) -> None:
+        """A request begins: what was kept of the one before goes."""
+
+    def hide(self, *secrets: str) -> None:
+        """These are secrets, which the core may not know: wherever they come up, they are not kept."""
+
+    def sent(self, data: str | bytes) -> None:
+        """Something was sent."""
+
+    def received(self, data: str | bytes) -> None:
+        """Something came back."""
+
+
+NO_WIRE = Wire()
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call: everything that will be sent, already fitted and normalised."""
@@ -94,6 +117,8 @@ class Request:
     timeouts: Timeouts = Timeouts()
     retries_left: int | None = None
     """How often a program that sends again by itself may do so; `ProviderError.own_retries` then says how often it did. `None` where nobody counts."""
+    wire: Wire = field(default=NO_WIRE, compare=False, repr=False)
+    """To be told what goes over the wire."""
 
 
 # -- events ---------------------------------------------------------------------------------------

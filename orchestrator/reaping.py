@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.probes.leftovers import Marked, is_there, left_behind, marked_processes
+from orchestrator.probes.leftovers import Marked, bearers, is_there, left_behind, marked_processes
 from orchestrator.store import Store
 
 _GRACE = 1.0
@@ -28,6 +28,13 @@ def reap(store: Store, data: Path) -> list[Marked]:
     left = left_behind(marked, data, {summary.id for summary in store.list(None) if not summary.in_use})
     _end(left)
     return left
+
+
+def end_bearers(name: str, value: str) -> None:
+    """End at once whatever has this variable in its environment, as what a child of ours has started."""
+    for pid in bearers(name, value):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _end(processes: list[Marked]) -> None:

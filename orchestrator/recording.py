@@ -8,14 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from orchestrator.dispatch.desk import Answered
 from orchestrator.dispatch.heard import Heard
-from orchestrator.dispatch.turn import Answered
 from orchestrator.errors import Cancelled, EscaleraError, LeaseLost, SessionLost, StoreError
 from orchestrator.messages import Part, Text, well_formed
 from orchestrator.percepts import Percept
+from orchestrator.planning.case import brief_with
 from orchestrator.planning.plan import Plan
+from orchestrator.planning.receipt import receipt_of
 from orchestrator.providers import Cancel
-from orchestrator.quoting import clipped
+from orchestrator.receipts import as_json
 from orchestrator.session import (
     TOLD,
     Brief,
@@ -32,7 +34,7 @@ from orchestrator.session import (
     set_need,
     transition,
 )
-from orchestrator.store import Claim, Store
+from orchestrator.store import Claim, Receipt, Store
 from orchestrator.workspaces import same_workspace
 
 HEARD_WEIGHT = 70
@@ -60,10 +62,10 @@ class Recorder:
         except StoreError:
             return  # tried again with the next step; what is still refused at the end is reported then
 
-    def close(self, turn: Turn, session: Session, facts: Sequence[Percept]) -> None:
+    def close(self, turn: Turn, session: Session, facts: Sequence[Percept], receipt: Receipt) -> None:
         """Store the end, and before it what is not stored yet. Raises `StoreError`."""
         self._catch_up()
-        self._store.close_turn(self._claim, turn, session, facts)
+        self._store.close_turn(self._claim, turn, session, facts, receipt)
 
     def used(self, percepts: Sequence[Percept], at: datetime) -> None:
         """Facts that were sent count as used (page 4); a store that cannot note it takes nothing from the stored turn."""
@@ -123,13 +125,13 @@ def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[],
     notices = [*plan.notices, *ended.answered.notices, *ended.heard.refused, *ended.heard.empty]
     error: EscaleraError | None = ended.error
     try:
-        recorder.close(turn, session, _facts(plan, ended, new_id))
+        recorder.close(turn, session, _facts(plan, ended, new_id), as_json(receipt_of(plan)))
     except StoreError as refusal:
         notices.append(f"this turn could not be saved: {refusal.message}")
         error = refusal if error is None or isinstance(refusal, LeaseLost) else error
         session = plan.standing.session
     else:
-        if ended.outcome in TOLD:
+        if ended.outcome in TOLD and plan.route.brief is None:
             recorder.used(plan.texts.told, ended.at)
     return Report(session, turn, plan, tuple(notices), error=error, handed_over=ended.heard.handed_over if ended.outcome is Outcome.ESCALATED else None)
 
@@ -170,23 +172,10 @@ def _brief_after(plan: Plan, ended: Ended) -> Brief | None:
     A reason given with a primary turn waits for the next escalation (page 2).
     """
     if ended.heard.handed_over is not None:
-        return Brief(_both(plan.brief, well_formed(ended.heard.handed_over)), "primary")
+        return Brief(brief_with(plan.brief, well_formed(ended.heard.handed_over)), "primary")
     if plan.route.role is Role.PRIMARY:
         return plan.brief
     return replace(plan.brief, carried=True) if plan.brief is not None and _asks(ended) else None
-
-
-_BRIEF_MAX = 8000
-"""Characters: what a user and a primary may each say at once (4,000)."""
-
-
-def _both(given: Brief | None, reason: str) -> str:
-    """The primary's reason, and before it what was given before and no escalation turn has carried yet, the middle cut out where it gets long."""
-    if given is None or given.source == "prompt" or given.carried:
-        return reason
-    if given.text.endswith(reason):
-        return given.text
-    return clipped(f"{given.text}\n\n{reason}", _BRIEF_MAX)
 
 
 def _asks(ended: Ended) -> bool:
@@ -212,7 +201,7 @@ def _external_after(plan: Plan, ended: Ended) -> tuple[ExternalSession, ...]:
     """The session ids after a completed turn: one per agent and workspace, the last good one (page 2)."""
     before = plan.standing.session.external_sessions
     conversation = plan.request.conversation
-    if conversation is None:
+    if conversation is None or plan.route.brief is not None:  # handed over by a rule: the agent was told nothing
         return before
     now = ExternalSession(
         agent=plan.agent.name,

@@ -270,6 +270,26 @@ class EarlierTurns:
         return self.next_index if stop is None else min(stop, self.next_index)
 
 
+class OneMore:
+    """A log with one more turn at its end: what is planned from a turn that is not taken."""
+
+    def __init__(self, log: TurnLog, turn: Turn) -> None:
+        self._log, self._turn, self.next_index = log, TurnList([turn]), turn.index + 1
+
+    def get(self, index: int) -> Turn | None:
+        return self._turn.get(index) or self._log.get(index)
+
+    def newest_first(
+        self, *, role: Role | None = None, outcomes: frozenset[Outcome] | None = COMPLETED, start: int = 0, stop: int | None = None
+    ) -> Iterator[Turn]:
+        yield from self._turn.newest_first(role=role, outcomes=outcomes, start=start, stop=stop)
+        yield from self._log.newest_first(role=role, outcomes=outcomes, start=start, stop=stop)
+
+    def count(self, *, role: Role | None = None, outcomes: frozenset[Outcome] | None = COMPLETED, start: int = 0, stop: int | None = None) -> int:
+        more = self._turn.count(role=role, outcomes=outcomes, start=start, stop=stop)
+        return more + self._log.count(role=role, outcomes=outcomes, start=start, stop=stop)
+
+
 # -- the facts of page 1: pure, and public for plugins -------------------------------------------
 
 

@@ -8,8 +8,11 @@ from typing import Any
 
 from orchestrator.providers import Ask, Cancel, ToolSchema
 
-SESSION_TOOLS = frozenset({"current_need", "record_memory", "escalate"})
-"""The core's own tools, by which an agent says something to the session (page 2)."""
+SESSION_TOOLS = frozenset({"current_need", "record_memory", "escalate", "get_memory", "list_memory", "forget_memory", "get_session_context", "ask_user"})
+"""The core's own tools: no other may have such a name (pages 2 and 4)."""
+
+LOOKS_AT_NOTHING = SESSION_TOOLS - {"ask_user"}
+"""Those whose output repeats what the session knows, and verifies none of it."""
 
 
 class ToolFailed(Exception):
@@ -41,6 +44,10 @@ class Tool:
 
     schema: ToolSchema
     run: Callable[[Mapping[str, Any], ToolContext], str]
+    parallel: bool = False
+    """Whether it may run side by side with other calls of the same answer: it changes nothing that they look at. Its `run` is then
+    called from several threads at once.
+    """
 
 
 def text_argument(arguments: Mapping[str, Any], name: str) -> str:

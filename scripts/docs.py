@@ -42,6 +42,8 @@ Durations have a unit (`500ms`, `120s`, `30m`, `24h`, `14d`); sizes may have one
 A project file that came with a clone sets what is harmless and no more until `escalera trust` has shown what else it says and you have accepted it;
 one changed byte asks again, but for your own `settings set --project`, which keeps a file accepted that was.
 
+Agents have tables of their own (`[agents.NAME]`), and so have MCP servers (`[mcp_servers.NAME]`, [tools.md](tools.md)).
+
 Editors that know TOML schemas complete and check both files with [schemas/config.json](schemas/config.json), for instance by a first line
 `#:schema PATH/config.json`.
 """

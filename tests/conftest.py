@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.crew import Crew
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.escalation import Workplace, planned, take_turn
 from orchestrator.lease import held
 from orchestrator.messages import Part, ToolCall, ToolResult

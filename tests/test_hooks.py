@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator import hookspecs
 from orchestrator.hooks import Hooks
+from orchestrator.hookspecs import Sensing
 from orchestrator.plugins import PluginManager
 from orchestrator.session import Role, Session, TurnList
 
@@ -97,7 +98,7 @@ def test_texts_of_tools_are_made_well_formed(site: Site) -> None:
 def test_signals_that_cannot_be_weighed_are_refused(site: Site, expression: str, wrong: str) -> None:
     site.install("acme", IMPORTS + f"@hookimpl\ndef escalera_routing_signals():\n    return {expression}\n")
 
-    given = site.hooks().signals(prompt="x", session=SESSION, turns=TurnList(()), workspace="/")
+    given = site.hooks().signals(prompt="x", session=SESSION, turns=TurnList(()), workspace="/", sensing=Sensing())
 
     assert given.values == ()
     assert wrong in given.notices[0]
@@ -214,7 +215,7 @@ def test_the_examples_do_what_they_say(site: Site, tmp_path: Path) -> None:
     where = {"session": SESSION, "turns": TurnList(()), "workspace": str(tmp_path)}
 
     told = hooks.context(agent="strong", role=Role.ESCALATION, mode=None, prompt="x", **where)
-    signals = hooks.signals(prompt="a Migration", **where)
+    signals = hooks.signals(prompt="a Migration", sensing=Sensing(), **where)
     offered = hooks.tools(agent="local", role=Role.PRIMARY, workspace=str(tmp_path))
 
     assert [text for _, text in told.values] == ["mind the step"]

@@ -145,8 +145,9 @@ def test_tools_are_told_to_agents_that_take_them_and_tags_to_the_others(plan: Pl
     by_tool, by_tag = plan(agent=strong(capabilities=TOOLS)), plan()
     neither = plan(agent=strong(capabilities=Capabilities(takes_tags=False)))
 
-    assert [tool.name for tool in by_tool.request.tools] == ["current_need", "record_memory"]
-    assert [tool.name for tool in plan(wish=Wish("x"), primary=local(capabilities=TOOLS)).request.tools] == ["current_need", "record_memory", "escalate"]
+    assert [tool.name for tool in by_tool.request.tools][:2] == ["current_need", "record_memory"]
+    assert [tool.name for tool in plan(wish=Wish("x"), primary=local(capabilities=TOOLS)).request.tools][:3] == ["current_need", "record_memory", "escalate"]
+    assert measure_tools(plan(wish=Wish("x"), primary=local(capabilities=TOOLS)).request.tools) < 3000
     assert (by_tag.request.tools, neither.request.tools) == ((), ())
     assert [f"<escalera:need:{NONCE}>" in system(made.request) for made in (by_tool, by_tag, neither)] == [False, True, False]
 

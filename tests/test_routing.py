@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.routing import Choice, Pin, Route, route
+from orchestrator.routing import Choice, Pin, Route, RouteFacts, Rules, route
 from orchestrator.session import Role
 
 CONFIGURED = ("local", "strong", "other")
 
 
 def routed(choice: Choice, asking: str | None = None, *, primary: str | None = "local", escalation: str | None = "strong") -> tuple[str, str, list[str]]:
-    way: Route = route(choice, asking_agent=asking, primary=primary, escalation=escalation, configured=CONFIGURED)
+    way: Route = route(RouteFacts(choice, asking, asking in CONFIGURED, primary, escalation), Rules())
     return way.role.value, way.agent, [reason.rule for reason in way.reasons]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.checks import check_object, checked_agents, said
+from orchestrator.cli.checks import check_object, checked_agents, checked_servers, said, servers_of
 from orchestrator.cli.edits import added, edited, file_options, tell
 from orchestrator.cli.front import Front
 from orchestrator.errors import EscaleraError, UsageError
@@ -49,15 +49,21 @@ def list_(front: Front, as_json: bool) -> None:
 def check(front: Front, name: str | None, limit: str, as_json: bool) -> int:
     """Whether each agent, or the one named, can work; all are asked at once, and no tokens are spent where that can be avoided.
 
+    The MCP servers that have tools for them are started, and list their tools.
+
     Says works, not_installed, not_logged_in, no_credentials, no_region, unknown_model, refused, unreachable, quota or error, and what to do.
     """
     agents = [front.settings.agent(name)] if name is not None else list(front.settings.agents.values())
-    results = checked_agents(front, agents, seconds=front.duration(limit, "--timeout"))
+    seconds = front.duration(limit, "--timeout")
+    results, servers = checked_agents(front, agents, seconds=seconds), checked_servers(front, agents, seconds=seconds)
     if as_json:
-        front.output.print_json({"format": "escalera.checks/1", "agents": [check_object(agent, results[agent.name]) for agent in agents]})
+        checks = [check_object(agent, results[agent.name]) for agent in agents]
+        front.output.print_json({"format": "escalera.checks/1", "agents": checks, "mcp_servers": servers})
     else:
         _print_checks(front, agents, results)
-    return 0 if all(result.ok for result in results.values()) else 1
+        for server in servers:
+            front.output.say(f"{server['name']} (MCP)  {server['problem'] or 'works: ' + (', '.join(server['tools']) or 'no tools')}")
+    return 0 if all(result.ok for result in results.values()) and all(server["ok"] for server in servers) else 1
 
 
 @command.command("use")
@@ -130,7 +136,8 @@ def _print_checks(front: Front, agents: Sequence[AgentConfig], results: Mapping[
 def _print_line(front: Front, agent: AgentObject) -> None:
     roles = f" [{', '.join(agent['roles'])}]" if agent["roles"] else ""
     problem = f"  — {agent['problem']}" if agent["problem"] else ""
-    front.output.say(f"{agent['name']}{roles}  {agent['provider']}  {agent['model'] or ''}{problem}".rstrip())
+    tools = f"  tools of {', '.join(agent['mcp_servers'])}" if agent["mcp_servers"] else ""
+    front.output.say(f"{agent['name']}{roles}  {agent['provider']}  {agent['model'] or ''}{tools}{problem}".rstrip())
 
 
 def _agent_object(settings: Settings, crew: Crew, name: str) -> AgentObject:
@@ -141,4 +148,12 @@ def _agent_object(settings: Settings, crew: Crew, name: str) -> AgentObject:
         crew.agent(name)
     except EscaleraError as error:
         problem = error.message
-    return {"name": name, "roles": roles, "provider": config.provider, "model": config.model, "source": config.source, "problem": problem}
+    return {
+        "name": name,
+        "roles": roles,
+        "provider": config.provider,
+        "model": config.model,
+        "source": config.source,
+        "problem": problem,
+        "mcp_servers": servers_of(settings, crew, name),
+    }

@@ -6,16 +6,22 @@ import difflib
 import importlib
 import os
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from orchestrator import __version__
 from orchestrator.cli.output import Output, ReaderGone, discard
-from orchestrator.errors import ConfigError, EscaleraError, OutputFailed
-from orchestrator.settings.declarations import SETTINGS, Setting
+from orchestrator.cli.tree import Suggested
+from orchestrator.errors import ConfigError, EscaleraError, InternalError, OutputFailed
+from orchestrator.settings.declarations import SETTINGS, UNLIMITED, Setting
+
+if TYPE_CHECKING:
+    from orchestrator.cli.front import Front
 
 COMMANDS = {
     "ask": "one turn, by the agent that fits",
@@ -34,8 +40,21 @@ COMMANDS = {
     "settings": "every setting, its value and where that comes from: list, get, set, unset",
     "trust": "accept a project file as it is now",
     "paths": "the folders that are used",
+    "completion": "a completion script for your shell",
     "doctor": "what works on this machine, what does not, and what to do about it",
 }
+
+
+LEAVES_NOTHING = frozenset({"plan", "paths", "completion", "doctor"})
+"""Commands that write nothing of their own accord, not even to the log."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of the program, as far as it has come."""
+
+    arguments: Sequence[str]
+    front: Front | None = None
 
 
 class RootGroup(click.Group):
@@ -61,7 +80,8 @@ class RootGroup(click.Group):
 
 
 def _setting_option(setting: Setting) -> click.Option:
-    return click.Option([setting.flag], hidden=True, metavar="VALUE", help=setting.help)
+    words = ("true", "false") if setting.type == "bool" else (UNLIMITED,) if setting.unlimited else ()
+    return click.Option([setting.flag], type=Suggested(*words), hidden=True, metavar="VALUE", help=setting.help)
 
 
 @click.command(
@@ -74,16 +94,45 @@ def _setting_option(setting: Setting) -> click.Option:
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours on the terminal.")
 @click.option("--no-input", is_flag=True, help="Never ask, as without a terminal.")
 @click.option("--plain", is_flag=True, help="For screen readers: no cursor movement, no spinner.")
+@click.option("--verbose", is_flag=True, help="Show on stderr what goes into the log.")
 @click.version_option(__version__, "--version", message="escalera %(version)s")
 @click.pass_context
-def root(ctx: click.Context, /, config: Path | None, sets: tuple[str, ...], color: str, no_input: bool, plain: bool, **flags: str | None) -> None:
+def root(
+    ctx: click.Context, /, config: Path | None, sets: tuple[str, ...], color: str, no_input: bool, plain: bool, verbose: bool, **flags: str | None
+) -> None:
     """One shared session between a cheap primary agent and a strong escalation agent."""
     from orchestrator.cli.front import Front
 
     named = {setting.path: value for setting in SETTINGS if setting.flag and (value := flags.get(_parameter(setting))) is not None}
     output = Output.of(os.environ, color=color, no_input=no_input, plain=plain)
-    ctx.obj = Front(environ=os.environ, cwd=_working_directory(), config_file=config, sets=sets, flags=named, output=output)
-    ctx.call_on_close(ctx.obj.close)
+    name = ctx.invoked_subcommand or ""
+    front = Front(
+        environ=os.environ,
+        cwd=_working_directory(),
+        config_file=config,
+        sets=sets,
+        flags=named,
+        output=output,
+        verbose=verbose,
+        writes_log=name not in LEAVES_NOTHING,
+    )
+    if isinstance(ctx.obj, _Run):
+        ctx.obj.front = front
+        front.log("started", version=__version__, **_called(ctx, name, ctx.obj.arguments))
+    ctx.obj = front
+    ctx.call_on_close(front.close)
+
+
+def _called(ctx: click.Context, name: str, arguments: Sequence[str]) -> dict[str, object]:
+    """The command and its flags, by their names alone: what was typed beside them may be anything."""
+    rest = arguments[arguments.index(name) + 1 :] if name in arguments else ()
+    command = root.get_command(ctx, name)
+    if isinstance(command, click.Group):
+        below = next((word for word in rest if word in command.commands), None)
+        name, command = (f"{name} {below}", command.commands[below]) if below is not None else (name, command)
+    known = {option for parameter in command.params for option in parameter.opts} if command is not None else set()
+    flags = [flag for word in _before_prompt(rest) if (flag := word.partition("=")[0]) in known and flag.startswith("-")]
+    return {"command": name, "flags": flags or None}
 
 
 def _working_directory() -> Path:
@@ -103,9 +152,17 @@ root.params.extend(_setting_option(setting) for setting in SETTINGS if setting.f
 def run(arguments: Sequence[str]) -> int:
     """The whole program: the exit code of page 6; every failure is one clear message, never a traceback."""
     _open_standard_streams()
-    wanted = _wanted_json(_before_prompt(arguments))
+    this, began = _Run(arguments), time.monotonic()
+    code = _done(this)
+    if this.front is not None:
+        this.front.log("ended", exit=code, seconds=round(time.monotonic() - began, 3))
+    return code
+
+
+def _done(this: _Run) -> int:
+    wanted = _wanted_json(_before_prompt(this.arguments))
     try:
-        result = root.main(args=list(arguments), prog_name="escalera", standalone_mode=False)
+        result = root.main(args=list(this.arguments), prog_name="escalera", standalone_mode=False, obj=this)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.exceptions.Abort:
@@ -113,6 +170,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _usage(error, wanted)
     except EscaleraError as error:
+        if this.front is not None:
+            this.front.failed(error)
         return _failed(error, wanted)
     except KeyboardInterrupt:
         return 130
@@ -123,7 +182,24 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:  # a help page that cannot be written; everything else is printed by us
         discard(sys.stdout)
         return _failed(OutputFailed(f"the output cannot be written: {error.strerror or error}"), None)
+    except Exception as fault:  # whatever it is: the user gets one line, and the log the rest
+        return _crashed(fault, this, wanted)
     return result if isinstance(result, int) else 0
+
+
+def _crashed(fault: Exception, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
+    from orchestrator.cli.front import Front
+
+    output = Output.of(os.environ, color="never", no_input=True, plain=True)
+    front = this.front or Front(environ=os.environ, cwd=Path(), config_file=None, sets=(), flags={}, output=output)
+    file = front.crashed(fault)
+    if file is None:
+        import traceback
+
+        Output.notice(front.masked("".join(traceback.format_exception(fault))))
+    where = "its traceback stands above, since the log cannot be written" if file is None else f"its traceback is in {file}"
+    error = InternalError(f"a fault in Escalera itself ({type(fault).__name__}); {where}", hint="`escalera doctor --bundle FILE` collects what a report needs")
+    return _failed(error, wanted)
 
 
 def _open_standard_streams() -> None:

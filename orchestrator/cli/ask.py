@@ -16,12 +16,13 @@ from orchestrator.cli.interrupts import cancelled_by_signals
 from orchestrator.cli.output import ReaderGone
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
 from orchestrator.cli.sessions import begun, fresh_session, stored_session
-from orchestrator.cli.watch import watcher_for
-from orchestrator.dispatch.turn import Shown
+from orchestrator.cli.watch import Watcher, watcher_for
+from orchestrator.dispatch.desk import Shown
 from orchestrator.errors import OutputFailed, UsageError
 from orchestrator.providers import Cancel
 from orchestrator.questions import StoredQuestion
-from orchestrator.session import Session
+from orchestrator.recording import Report
+from orchestrator.session import Role, Session
 from orchestrator.store import Store
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @click.option("--new", is_flag=True, help="Begin a session.")
 @click.option("--name", metavar="NAME", help="The session of that name, begun if there is none.")
 @click.option("--timeout", metavar="TIME", help="End the turn after that long, as in 90s or 5m.")
+@click.option("--edit-brief", is_flag=True, help="See and change, in your editor, what an escalation agent is told as the reason.")
 @click.option("--wait-questions", is_flag=True, help="Where nobody can be asked here, wait for an answer from elsewhere.")
 @click.option("--continue", "go_on", is_flag=True, help="Go on after a question: send its answer to the agent that asked.")
 @click.option("--background", is_flag=True, help="Print the id of a task, and take the turn in a process of its own; see `escalera tasks`.")
@@ -50,6 +52,7 @@ def command(
     new: bool,
     name: str | None,
     timeout: str | None,
+    edit_brief: bool,
     as_json: bool,
     stream_json: bool,
     wait_questions: bool,
@@ -58,14 +61,12 @@ def command(
     **choice: Any,
 ) -> int:
     """One turn of the session, by the agent that fits; PROMPT may also be piped in."""
-    from orchestrator.documents.turn import turn_document
-    from orchestrator.escalation import take_turn
+    from orchestrator.cli.briefing import edited_brief, editor_of
+    from orchestrator.escalation import foreseen, planned, take_turn
     from orchestrator.planning.case import Wish
+    from orchestrator.planning.plan import Plan, revised
 
-    if background and stream_json:
-        raise UsageError("--background has nothing to stream", hint="`escalera tasks result ID --wait` waits for the turn document")
-    if go_on and (new or name is not None):
-        raise UsageError("--continue goes on with a session; it does not go with --new or --name")
+    _refuse_contradictions(front, new=new or name is not None, go_on=go_on, background=background, stream_json=stream_json, edit_brief=edit_brief)
     text = prompt_text(front, prompt, choice["files"]) if prompt or choice["files"] or not go_on else ""
     wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
     front.greet()
@@ -87,7 +88,14 @@ def command(
             cancel.set("the output has nowhere to go")
 
     human = AtTerminal(watcher.quiet, moves=not front.output.plain) if front.output.asks else None
-    asking = Asking(broker, cancel, human=human, waits=wait_questions, watch=show)
+    notify = front.notifier if human is not None or wait_questions else None
+    asking = Asking(broker, cancel, human=human, waits=wait_questions, watch=show, notify=notify)
+    edit = editor_of(front.environ, front.cwd)
+
+    def revise(plan: Plan) -> str:
+        with watcher.quiet():
+            return edited_brief(plan, edit)
+
     due: Sequence[StoredQuestion] = ()
     broker.tidy()
     if go_on:
@@ -96,23 +104,41 @@ def command(
         wish = with_answers(wish, due, place.templates)
     elif (waits := offer(broker, chosen.id)) is not None:
         watcher.notice(waits)
+    if edit_brief:
+        plan = foreseen(place, chosen, wish) if stored is None else planned(place, chosen.id, wish)
+        wish = revised(wish, edited_brief(plan, edit)) if plan.route.role is Role.ESCALATION else wish
     if stored is None:
         chosen = _begun(store, place, chosen, wish, new=new)
     if background:
         return _left(front, store, chosen, wish, timeout, wait_questions=wait_questions, due=due, as_json=as_json)
     with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
-        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asking, watch=show)
+        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asking, watch=show, revise=revise if edit_brief else None)
     if unread:  # the turn was ended and kept like any cancelled one
         raise unread[0]
     if due and report.error is None:
         broker.told(*due)
+    return _concluded(front, watcher, report, asking)
+
+
+def _concluded(front: Front, watcher: Watcher, report: Report, asking: Asking) -> int:
+    """Show how the turn ended: the exit code."""
+    from orchestrator.documents.turn import turn_document
+
     report = replace(report, notices=(*report.notices, *asking.denied, *map(left_open, asking.left)))
-    document = turn_document(report, open_questions=[question.id for question in asking.left])
-    watcher.finish(report, document)
+    watcher.finish(report, turn_document(report, open_questions=[question.id for question in asking.left]))
     if report.error is not None:
         front.output.notice(f"escalera: {report.error.message}" + (f" ({report.error.hint})" if report.error.hint else ""))
         return report.error.exit_code
     return asking.exit_code
+
+
+def _refuse_contradictions(front: Front, *, new: bool, go_on: bool, background: bool, stream_json: bool, edit_brief: bool) -> None:
+    if background and stream_json:
+        raise UsageError("--background has nothing to stream", hint="`escalera tasks result ID --wait` waits for the turn document")
+    if go_on and new:
+        raise UsageError("--continue goes on with a session; it does not go with --new or --name")
+    if edit_brief and not front.output.interactive:
+        raise UsageError("--edit-brief needs a terminal for the editor", hint="give the brief with --reason TEXT instead")
 
 
 def _left(

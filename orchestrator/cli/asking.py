@@ -13,9 +13,10 @@ from typing import Any
 
 from orchestrator.answers import choices_of, fields_of, is_required, value_of
 from orchestrator.broker import Broker, Waiting
+from orchestrator.cli.notify import Notifier
 from orchestrator.cli.output import write
 from orchestrator.clock import format_time
-from orchestrator.dispatch.turn import Shown, Watch
+from orchestrator.dispatch.desk import Shown, Watch
 from orchestrator.errors import AnswerInvalid, StoreError
 from orchestrator.providers import Answer, Cancel, Question
 from orchestrator.questions import StoredQuestion
@@ -35,9 +36,9 @@ Human = Callable[[Waiting], StoredQuestion]
 class Asking:
     """What the turns of one command ask through."""
 
-    def __init__(self, broker: Broker, cancel: Cancel, *, human: Human | None, waits: bool, watch: Watch) -> None:
+    def __init__(self, broker: Broker, cancel: Cancel, *, human: Human | None, waits: bool, watch: Watch, notify: Notifier | None = None) -> None:
         """`human` is whoever is here to be asked, if somebody is; `waits` says to wait for an answer from elsewhere where nobody is."""
-        self._broker, self._cancel, self._human, self._waits, self._watch = broker, cancel, human, waits, watch
+        self._broker, self._cancel, self._human, self._waits, self._watch, self._notify = broker, cancel, human, waits, watch, notify
         self.denied: list[str] = []
         """What was denied because nobody could be asked."""
         self.left: list[StoredQuestion] = []
@@ -73,6 +74,8 @@ class Asking:
             self._ended(stored, stored.question, stays=True)
 
     def _ended(self, stored: StoredQuestion, question: Question, *, stays: bool = False) -> StoredQuestion:
+        if self._notify is not None:
+            self._notify("question", session=question.session or "", agent=question.agent, text=question.message)
         waiting = self._broker.wait(stored, question, self._cancel, stays=stays)
         return self._elsewhere(waiting) if self._human is None else self._human(waiting)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from orchestrator.cli.asking import Asking, left_open
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.documents.error import error_document
 from orchestrator.documents.turn import turn_document
 from orchestrator.errors import EscaleraError, NotFound, StoreError

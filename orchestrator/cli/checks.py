@@ -13,7 +13,9 @@ from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.secrets import MASK, secret_texts
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import CheckObject
+    from orchestrator.crew import Crew
+    from orchestrator.documents.kinds import CheckObject, ServerCheckObject
+    from orchestrator.settings.resolution import Settings
 
 _SHORTEST_SECRET = 4
 _MOST_SHOWN = 500
@@ -27,6 +29,30 @@ def checked_agents(front: Front, agents: Sequence[AgentConfig], *, seconds: floa
 
     answers = side_by_side({agent.name: lambda name=agent.name: ask(name) for agent in agents}, seconds=seconds)  # type: ignore[misc]  # a default binds the name
     return {agent.name: _masked(result_of(answers[agent.name], seconds), agent, front.environ) for agent in agents}
+
+
+def checked_servers(front: Front, agents: Sequence[AgentConfig], *, seconds: float) -> list[ServerCheckObject]:
+    """What the MCP servers of these agents have; those of agents that take no tools are left alone."""
+    crew = front.crew(front.workspace)
+    names = list(dict.fromkeys(name for agent in agents for name in servers_of(front.settings, crew, agent.name)))
+    answers = side_by_side({name: lambda name=name: crew.tool_servers.listed([name])[0] for name in names}, seconds=seconds)  # type: ignore[misc]  # a default binds the name
+    return [_server_object(name, answers[name], seconds) for name in names]
+
+
+def servers_of(settings: Settings, crew: Crew, agent: str) -> list[str]:
+    """The MCP servers whose tools an agent is offered; none for one that takes no tools, or cannot be built."""
+    servers = [server.name for server in settings.servers.values() if server.serves(agent)]
+    try:
+        return servers if servers and crew.agent(agent).takes_tools else []
+    except Exception:  # strangers' code; what is the matter with it is said where it is asked
+        return []
+
+
+def _server_object(name: str, answer: Answered[Any], seconds: float) -> ServerCheckObject:
+    if answer.value is None:
+        why = f"no answer within {seconds:g} s" if answer.error is None else f"{type(answer.error).__name__}: {answer.error}"
+        return {"name": name, "ok": False, "tools": [], "problem": why}
+    return {"name": name, "ok": answer.value.problem is None, "tools": list(answer.value.tools), "problem": answer.value.problem}
 
 
 def check_object(agent: AgentConfig, result: CheckResult) -> CheckObject:

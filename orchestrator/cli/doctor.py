@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.bundle import write_bundle
 from orchestrator.cli.diagnosis import Finding, diagnose, read_plugins, read_settings
 from orchestrator.cli.front import Front
 from orchestrator.cli.survey import survey
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, UsageError
 from orchestrator.probes.starting import starting_configuration
 from orchestrator.store.files import make_folder
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import DoctorDocument, FindingArea, FindingObject
+    from orchestrator.documents.kinds import BundleObject, DoctorDocument, FindingArea, FindingObject
 
 _TITLES: dict[FindingArea, str] = {
     "roles": "Who answers",
@@ -38,15 +39,21 @@ _TITLES: dict[FindingArea, str] = {
 @click.command("doctor")
 @click.option("--write", is_flag=True, help="Write a configuration to start with, made of what was found; a file that is there is left alone.")
 @click.option("--server", "servers", multiple=True, metavar="URL", help="Ask this model server instead of the usual local ones; may be repeated.")
+@click.option(
+    "--bundle", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Put what a bug report needs into a zip file; secrets are masked."
+)
+@click.option("--with-wire", is_flag=True, help="Also what the last turns sent and received: prompts and answers are in it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document.")
 @click.pass_obj
-def command(front: Front, write: bool, servers: tuple[str, ...], as_json: bool) -> int:
+def command(front: Front, write: bool, servers: tuple[str, ...], bundle: Path | None, with_wire: bool, as_json: bool) -> int:
     """What works here, what does not, and the next step for each.
 
     Looks for local model servers, Claude Code, AWS credentials, API keys (by name), the embedded model, plugins, configuration
     files, the store, which is checked in full, and processes left behind. Contacts nothing beyond this machine, starts no model
     and spends no tokens. Ends with 0 when both the primary and the escalation agent can work, else with 1.
     """
+    if with_wire and bundle is None:
+        raise UsageError("--with-wire says what goes into a bundle", hint="name the file with --bundle FILE")
     settings, problems = read_settings(front)
     plugins = read_plugins(front, settings)
     found = survey(front, settings, plugins, servers=servers)
@@ -61,11 +68,17 @@ def command(front: Front, write: bool, servers: tuple[str, ...], as_json: bool) 
     finally:
         front.close()
     ok = all(finding.status in ("works", "ready") for finding in findings if finding.area == "roles")
+    document = _document(findings, ok=ok, suggestion=suggestion, file=file, written=written)
+    if bundle is not None:
+        claude = found.kinds["claude-cli"]
+        contents = write_bundle(front, bundle, document, settings, problems, plugins, claude=claude.detail if claude else "", wire=with_wire)
+        document["bundle"] = {"file": str(bundle), "contents": contents}
     if as_json:
-        front.output.print_json(_document(findings, ok=ok, suggestion=suggestion, file=file, written=written))
+        front.output.print_json(document)
     else:
         _print(front, findings, ok=ok)
         _print_suggestion(front, suggestion, file, written=written, wanted=write)
+        _print_bundle(front, document["bundle"], with_wire=with_wire)
     return 0 if ok else 1
 
 
@@ -108,6 +121,7 @@ def _document(findings: Sequence[Finding], *, ok: bool, suggestion: str | None, 
         "user_file": str(file),
         "suggestion": suggestion,
         "written": written,
+        "bundle": None,
     }
 
 
@@ -140,3 +154,14 @@ def _print_suggestion(front: Front, suggestion: str | None, file: Path, *, writt
         front.output.notice(f"{file} is there already and was left as it is; otherwise this would have been written:")
     front.output.say()
     front.output.say((suggestion or "").rstrip("\n"))
+
+
+def _print_bundle(front: Front, bundle: BundleObject | None, *, with_wire: bool) -> None:
+    if bundle is None:
+        return
+    front.output.say()
+    front.output.say(f"Written to {bundle['file']}, with secrets masked:")
+    for part in bundle["contents"]:
+        front.output.say(f"  {part['bytes']:9,} bytes  {part['name']}")
+    said = "Prompts and answers of the last turns are in it (--with-wire)" if with_wire else "No prompt and no answer is in it"
+    front.output.say(f"{said}. Look through it before you send it to somebody.")

@@ -6,6 +6,7 @@ import random
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -13,46 +14,99 @@ from typing import TYPE_CHECKING
 
 from orchestrator.cli.output import Output
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.errors import UsageError
+from orchestrator.errors import ConfigError, EscaleraError, UsageError
 from orchestrator.settings.declarations import BY_PATH
 from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
 if TYPE_CHECKING:
     from orchestrator.broker import Broker
+    from orchestrator.cli.notify import Notifier
     from orchestrator.crew import Crew
     from orchestrator.escalation import Workplace
     from orchestrator.hooks import Hooks
+    from orchestrator.hookspecs import Sensing
+    from orchestrator.logbook import Logbook
     from orchestrator.planning.case import Additions, Expiry
     from orchestrator.plugins import PluginManager
+    from orchestrator.routing import Rules
+    from orchestrator.settings.known import KnownSecrets
     from orchestrator.settings.live import LiveSettings
     from orchestrator.settings.project import Project
     from orchestrator.settings.resolution import Settings, Sources
     from orchestrator.settings.trust import TrustStore
     from orchestrator.store import Store
     from orchestrator.templates import Override, Templates
+    from orchestrator.wires import Wires
 
 
 class Front:
     """One run of the program. Opening is lazy: `paths` needs no configuration, and `--help` nothing at all."""
 
     def __init__(
-        self, *, environ: Mapping[str, str], cwd: Path, config_file: Path | None, sets: Sequence[str], flags: Mapping[str, str], output: Output
+        self,
+        *,
+        environ: Mapping[str, str],
+        cwd: Path,
+        config_file: Path | None,
+        sets: Sequence[str],
+        flags: Mapping[str, str],
+        output: Output,
+        verbose: bool = False,
+        writes_log: bool = True,
     ) -> None:
+        """`writes_log` is false for a command that leaves nothing behind; `verbose` shows on stderr what the log is told."""
         self.environ, self.cwd, self.output = environ, cwd, output
         self._config_file, self._sets, self._flags = config_file, sets, flags
+        self._verbose, self._writes_log = verbose, writes_log
         self._store: Store | None = None
         self._crews: list[Crew] = []
         self._others: dict[str, Front] = {}
         self._told = 0
         self._said: set[str] = set()
         self._plugins: PluginManager | None = None
+        self._notifier: Notifier | None = None
         self._templates: tuple[list[Override], Templates] | None = None
         self.clock: Clock = SystemClock()
 
     @cached_property
     def paths(self) -> Paths:
         return paths_of(self.environ, platform=sys.platform)
+
+    @cached_property
+    def log(self) -> Logbook:
+        """The log; without a file where there is no place for one."""
+        from orchestrator.logbook import Logbook
+
+        tell = self._show if self._verbose else None
+        try:
+            file, begins = self.paths.log_file if self._writes_log else None, self.paths.data.is_dir
+        except ConfigError:
+            return Logbook(None, self.clock, mask=self.masked, tell=tell)
+        return Logbook(file, self.clock, mask=self.masked, tell=tell, begins=begins)
+
+    def _show(self, line: str) -> None:
+        self.output.notice(line)  # where that is by then: a chat has its own
+
+    @cached_property
+    def known_secrets(self) -> KnownSecrets:
+        """The secrets of the configured agents, as far as they are known by now."""
+        from orchestrator.settings.known import KnownSecrets
+
+        return KnownSecrets()
+
+    def masked(self, text: str) -> str:
+        """The text without secrets: those of the configuration, and what looks like one."""
+        from orchestrator.documents.masking import mask_secrets
+
+        return mask_secrets(self.known_secrets.mask(text))
+
+    @property
+    def wires(self) -> Wires:
+        """What went over the wire in the last turns."""
+        from orchestrator.wires import Wires
+
+        return Wires(self.paths.wires, self.known_secrets, self.log)
 
     @property
     def sources(self) -> Sources:
@@ -77,14 +131,41 @@ class Front:
     def refresh(self) -> None:
         """Take in changed files, and say what there is to say about them: before each turn of a command that takes several."""
         for notice in self.live.refresh():
-            self.output.notice(notice)
+            self.notice(notice)
 
     def tell_once(self, *notices: str) -> None:
         """Notices about the configuration, each of them once in a run."""
         for notice in notices:
             if notice not in self._said:
                 self._said.add(notice)
-                self.output.notice(notice)
+                self.notice(notice)
+
+    def notice(self, text: str) -> None:
+        """Something the user should know, said and put into the log."""
+        self.output.notice(text)
+        self.log("notice", text=text)
+
+    def failed(self, error: EscaleraError) -> None:
+        """Put an error into the log; whoever caught it tells the user."""
+        self.log("error", type=error.type, message=error.message, hint=error.hint)
+
+    def crashed(self, fault: Exception) -> Path | None:
+        """Put a fault of ours into the log, whatever the command: the file, or `None` where it could not be written."""
+        import traceback
+
+        trace = "".join(traceback.format_exception(fault))
+        with suppress(ConfigError):
+            self.log.file = self.paths.log_file
+        return self.log.file if self.log.keep("crash", type=type(fault).__name__, message=str(fault), traceback=trace) else None
+
+    @property
+    def notifier(self) -> Notifier:
+        """Starts the user's `notify.command`."""
+        if self._notifier is None:
+            from orchestrator.cli.notify import Notifier
+
+            self._notifier = Notifier(self.settings.value("notify.command"), environ=self.environ, cwd=self.workspace, tell=self.notice)
+        return self._notifier
 
     @property
     def workspace(self) -> str:
@@ -105,9 +186,9 @@ class Front:
 
     @staticmethod
     def _loaded_plugins(settings: Settings, *, strict: bool) -> PluginManager:
-        from orchestrator.plugins import PluginManager, installed_entry_points
+        from orchestrator.plugins import BUILT_IN, PluginManager, installed_entry_points
 
-        return PluginManager.load(installed_entry_points(), blocked=settings.value("plugins.blocked"), strict=strict)
+        return PluginManager.load(installed_entry_points(), built_in=BUILT_IN, blocked=settings.value("plugins.blocked"), strict=strict)
 
     def plugins_at_hand(self) -> PluginManager | None:
         """The installed plugins, for checking a change of the configuration: none where that cannot be used as it is."""
@@ -140,14 +221,48 @@ class Front:
     def additions(self, project: Project) -> Additions:
         """What turns are planned with beside the session: plugins, rules, and the project's instructions where they are trusted."""
         from orchestrator.planning.case import Additions
-        from orchestrator.routing import rules_of
 
-        factors = self.settings.explain("routing.factors")
-        rules = rules_of(self.settings.value("routing.threshold"), factors.value or (), source=factors.source)
         if project.notice is not None:
             self.tell_once(project.notice)
         instructions = project.instructions
-        return Additions(self.hooks, rules, instructions.text if instructions is not None and instructions.accepted else "")
+        trusted = instructions.text if instructions is not None and instructions.accepted else ""
+        return Additions(self.hooks, self.rules, self.sensing, trusted)
+
+    @property
+    def rules(self) -> Rules:
+        """How what is seen in a prompt is weighed, as the settings are now."""
+        from orchestrator.routing import rules_of
+
+        value, factors = self.settings.value, self.settings.explain("routing.factors")
+        return rules_of(
+            value("routing.threshold"),
+            factors.value or (),
+            source=factors.source,
+            repeated_prompts=value("routing.repeated_prompts"),
+            classifier=value("routing.classifier"),
+            classifier_timeout=value("routing.classifier_timeout"),
+        )
+
+    @property
+    def sensing(self) -> Sensing:
+        """What the built-in sensors look for, as the settings are now."""
+        from orchestrator.hookspecs import Sensing
+
+        value = self.settings.value
+        return Sensing(
+            long_prompt_chars=value("routing.long_prompt_chars"),
+            keywords=value("routing.keywords"),
+            verbs=value("routing.verbs"),
+            question_words=value("routing.question_words"),
+            weights={
+                "long_prompt": value("routing.long_prompt_weight"),
+                "keywords": value("routing.keywords_weight"),
+                "verbs": value("routing.verbs_weight"),
+                "code": value("routing.code_weight"),
+                "paths": value("routing.paths_weight"),
+                "open_questions": value("routing.open_questions_weight"),
+            },
+        )
 
     def templates(self, project: Project) -> Templates:
         """The texts: the user's own, the project's where they are trusted, the plugins', the built-in ones."""
@@ -187,8 +302,10 @@ class Front:
         from orchestrator.crew import Crew
         from orchestrator.probes.leftovers import owner_marks
 
+        settings = settings or self.settings
+        self.learn_secrets(settings)
         crew = Crew(
-            settings or self.settings,
+            settings,
             self.plugins.kinds(),
             environ={**self.environ, **owner_marks(self.paths.data)},
             workspace=workspace,
@@ -197,9 +314,22 @@ class Front:
             long_lived=long_lived,
             reports=self.plugins.reports(),
             trusted=self.trusted.is_trusted,
+            known=self.known_secrets,
         )
         self._crews.append(crew)
         return crew
+
+    def learn_secrets(self, settings: Settings) -> None:
+        """From now on, the secrets of these settings and of their agents' environment are known, but for those that a program must be run for."""
+        from orchestrator.settings.known import written_secrets
+        from orchestrator.settings.secrets import secret_texts
+
+        kinds = self.plugins.kinds()
+        for agent in settings.agents.values():
+            self.known_secrets.add(written_secrets("", agent.options))
+            self.known_secrets.add(secret_texts(agent.options, environ=self.environ))
+            variables = kinds[agent.provider].environment if agent.provider in kinds else ()
+            self.known_secrets.add(self.environ.get(name, "") for name in variables)
 
     def greet(self) -> None:
         """Without any configuration: say what answers, and how to name a real model."""
@@ -228,11 +358,11 @@ class Front:
         left = reap(store, self.paths.data)
         if left:
             names = ", ".join(f"{process.name} ({process.pid})" for process in left)
-            self.output.notice(f"ended what a run of Escalera that was killed had left behind: {names}")
+            self.notice(f"ended what a run of Escalera that was killed had left behind: {names}")
 
     def _tell_notices(self, store: Store) -> None:
         for notice in store.notices[self._told :]:
-            self.output.notice(notice)
+            self.notice(notice)
         self._told = len(store.notices)
 
     def broker(self, store: Store) -> Broker:
@@ -269,6 +399,8 @@ class Front:
             new_id=self.new_id,
             jitter=random.Random(),  # noqa: S311  # spreads retries, guards nothing
             additions=self.additions(project),
+            log=self.log,
+            wires=self.wires,
         )
 
     @staticmethod
@@ -301,7 +433,7 @@ class Front:
         if same_workspace(workspace, self.workspace) or not Path(workspace).is_dir():
             return self
         if workspace not in self._others:
-            other = Front(environ=self.environ, cwd=Path(workspace), config_file=self._config_file, sets=self._sets, flags=self._flags, output=self.output)
+            other = self._again(Path(workspace))
             other._said, other.clock = self._said, self.clock
             self._others[workspace] = other
         return self._others[workspace]
@@ -317,14 +449,30 @@ class Front:
         environ = {name: value for name, value in self.environ.items() if not name.startswith("ESCALERA_")}
         nothing = folder / "nothing.toml"
         nothing.touch()
-        return Front(environ=environ | {"ESCALERA_HOME": str(folder)}, cwd=folder, config_file=nothing, sets=(), flags={}, output=self.output)
+        return Front(
+            environ=environ | {"ESCALERA_HOME": str(folder)}, cwd=folder, config_file=nothing, sets=(), flags={}, output=self.output, verbose=self._verbose
+        )
 
     def afresh(self) -> Front:
         """The same once more, for when the files have changed."""
-        return Front(environ=self.environ, cwd=self.cwd, config_file=self._config_file, sets=self._sets, flags=self._flags, output=self.output)
+        return self._again(self.cwd)
+
+    def _again(self, cwd: Path) -> Front:
+        return Front(
+            environ=self.environ,
+            cwd=cwd,
+            config_file=self._config_file,
+            sets=self._sets,
+            flags=self._flags,
+            output=self.output,
+            verbose=self._verbose,
+            writes_log=self._writes_log,
+        )
 
     def close(self) -> None:
         try:
+            if self._notifier is not None:
+                self._notifier.close()
             for crew in self._crews:
                 crew.close()
             for other in self._others.values():

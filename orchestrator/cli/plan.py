@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from orchestrator.clock import parse_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.percepts import Percept
 from orchestrator.planning.case import Wish
-from orchestrator.planning.plan import Plan, counted, plan_turn
+from orchestrator.planning.plan import Plan, counted, plan_turn, through_rules
 from orchestrator.planning.texts import NEW
 from orchestrator.session import Session, TurnList, TurnLog
 
@@ -46,10 +47,8 @@ def command(front: Front, /, prompt: tuple[str, ...], session: str | None, sessi
         header, log, percepts = _from_file(front, session_file) if session_file is not None else _from_store(front, session, reading)
         front = front.at(header.workspace)
         project = front.project(header.workspace)
-        plan = plan_turn(
-            header,
-            log,
-            wish,
+        planner = partial(
+            plan_turn,
             crew=front.crew(header.workspace, with_secrets=False),
             expiry=front.expiry,
             templates=front.templates(project),
@@ -58,6 +57,7 @@ def command(front: Front, /, prompt: tuple[str, ...], session: str | None, sessi
             now=moment,
             additions=front.additions(project),
         )
+        plan = through_rules(planner(header, log, wish), log, planner)
     plan = counted(plan, front.hooks)
     if as_json:
         front.output.print_json(plan_document(plan, expiry=front.expiry, now=moment))
@@ -77,7 +77,7 @@ def _from_file(front: Front, path: Path) -> tuple[Session, TurnLog, tuple[Percep
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"--session-file: cannot read {path}: {error.strerror}") from error
-    session, turns = read_session(front, data, str(path), new_id=lambda: NEW, new_nonce=lambda: NEW)
+    session, turns, _ = read_session(front, data, str(path), new_id=lambda: NEW, new_nonce=lambda: NEW)
     return session, TurnList(turns), ()
 
 

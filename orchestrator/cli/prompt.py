@@ -19,6 +19,8 @@ from orchestrator.tags import MAX_BODY
 MAX_FILE = 1024 * 1024
 """Bytes of one attached file: the budget of any agent is far below, and what has no end is not read to it."""
 
+_PIPED = Path("-")
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -30,7 +32,14 @@ def choice_options(command: Command) -> Command:
         click.option("--agent", metavar="NAME", help="By this agent; the primary's name means primary, any other escalation."),
         click.option("--reason", metavar="TEXT", help="Why the turn is handed over: what the agent should know first."),
         click.option("--fresh", is_flag=True, help="Let the escalation agent start afresh."),
-        click.option("--file", "files", type=click.Path(path_type=Path), multiple=True, metavar="PATH", help="A text file to go with the prompt."),
+        click.option(
+            "--file",
+            "files",
+            type=click.Path(path_type=Path, allow_dash=True),
+            multiple=True,
+            metavar="PATH",
+            help="A text file to go with the prompt; `-` for what is piped in.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -50,7 +59,11 @@ def choice_of(flags: Mapping[str, Any]) -> Choice:
 
 def prompt_text(front: Front, words: Sequence[str], files: Sequence[Path] = (), *, default: str = "") -> str:
     """The prompt from the arguments, or from what is piped in, and the files that go with it; what is no valid text is replaced and said."""
-    raw = (" ".join(words) if words else _piped()) or default
+    if _PIPED in files and not words and not default:
+        raise UsageError(
+            "--file - attaches what is piped in, so the prompt has to be given", hint='as in: make 2>&1 | escalera ask --file - "why does it fail?"'
+        )
+    raw = (" ".join(words) if words or _PIPED in files else _piped()) or default
     text = well_formed(raw)
     if text != raw:
         front.output.notice("the prompt held characters that are no valid text; they were replaced by U+FFFD")
@@ -61,7 +74,9 @@ def prompt_text(front: Front, words: Sequence[str], files: Sequence[Path] = (), 
 
 def with_files(text: str, files: Sequence[Path]) -> str:
     """The prompt, and the files that go with it. Raises `UsageError` for one that cannot go."""
-    return "\n\n".join([text, *(_attached(path) for path in files)])
+    from orchestrator.attachments import with_attachments
+
+    return with_attachments(text, [_read(path) for path in files]) if files else text
 
 
 def _piped() -> str:
@@ -70,21 +85,20 @@ def _piped() -> str:
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape").rstrip("\r\n")
 
 
-def _attached(path: Path) -> str:
-    """A file's text under its name, fenced so that its end is clear. Raises `UsageError` for what cannot be read as text."""
-    from orchestrator.quoting import fenced, one_line
-
+def _read(path: Path) -> tuple[str, bytes, str]:
+    """A file's name, content and text. Raises `UsageError` for what cannot be read as text."""
+    name = "standard input" if path == _PIPED else str(path)
     try:
-        with path.open("rb") as file:
+        with sys.stdin.buffer if path == _PIPED else path.open("rb") as file:
             content = file.read(MAX_FILE + 1)
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot attach {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"cannot attach {name}: {getattr(error, 'strerror', None) or error}") from error
     if len(content) > MAX_FILE:
-        raise UsageError(f"cannot attach {path}: it has more than {MAX_FILE:,} bytes", hint="attach the part that matters")
+        raise UsageError(f"cannot attach {name}: it has more than {MAX_FILE:,} bytes", hint="attach the part that matters")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"cannot attach {path}: it is no UTF-8 text (byte {error.start})", hint="only text goes with a prompt") from error
+        raise UsageError(f"cannot attach {name}: it is no UTF-8 text (byte {error.start})", hint="only text goes with a prompt") from error
     if "\0" in text:
-        raise UsageError(f"cannot attach {path}: it is no text but holds a NUL character", hint="only text goes with a prompt")
-    return f"File {one_line(str(path), 300)}:\n{fenced(text) or '(empty)'}"
+        raise UsageError(f"cannot attach {name}: it is no text but holds a NUL character", hint="only text goes with a prompt")
+    return name, content, text

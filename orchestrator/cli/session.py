@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.attachments import referenced
 from orchestrator.cli.front import Front
 from orchestrator.cli.need import need_document
 from orchestrator.cli.output import json_text, write
 from orchestrator.cli.sessions import held_session, read_session
+from orchestrator.cli.wire import show_wire
 from orchestrator.clock import format_time
 from orchestrator.errors import EscaleraError, NotFound, UsageError
 from orchestrator.quoting import one_line
 from orchestrator.session import Outcome, Session, State, Turn, TurnLog
-from orchestrator.store import SearchHit, SessionSummary, Store
+from orchestrator.store import Receipt, SearchHit, SessionSummary, Store
 from orchestrator.terminal import clean
 
 if TYPE_CHECKING:
@@ -57,10 +59,16 @@ def list_(front: Front, everywhere: bool, as_json: bool) -> None:
 @command.command("show")
 @ref_argument
 @click.option("--turn", type=int, metavar="N", help="Only this turn, with all its steps.")
+@click.option("--plan", "explained", is_flag=True, help="What that turn was decided by, and what was planned to be sent.")
+@click.option("--wire", is_flag=True, help="What the turn's last call sent and received, as it was; secrets are masked.")
 @json_option
 @click.pass_obj
-def show(front: Front, ref: str | None, turn: int | None, as_json: bool) -> None:
+def show(front: Front, ref: str | None, turn: int | None, explained: bool, wire: bool, as_json: bool) -> None:
     """A session with its turns; failed and interrupted ones too."""
+    if (explained or wire) and turn is None:
+        raise UsageError(f"{'--plan explains' if explained else '--wire shows'} one turn", hint="name it: --turn N")
+    if explained and wire:
+        raise UsageError("--plan and --wire show two different things", hint="give one of them")
     store = front.store(read_only=True)
     with store.snapshot():
         session = store.find(ref, front.workspace)
@@ -69,10 +77,25 @@ def show(front: Front, ref: str | None, turn: int | None, as_json: bool) -> None
             hint = f"it has the turns 0 to {log.next_index - 1}" if log.next_index else "it has none"
             raise NotFound(f"session {session.id[:8]} has no turn {turn}", hint=hint)
         turns = all_turns(log) if turn is None else tuple(found for found in [log.get(turn)] if found is not None)
-        if as_json:
-            front.output.print_json(_shown_document(front, session, log, turns))
+        if explained:
+            _explain(front, store, session, turns[0], as_json)
+        elif wire:
+            show_wire(front, session.id, turns[0], as_json=as_json)
+        elif as_json:
+            front.output.print_json(_shown_document(front, store, session, log, turns))
         else:
             _show(front, session, log, turns)
+
+
+def _explain(front: Front, store: Store, session: Session, turn: Turn, as_json: bool) -> None:
+    from orchestrator.cli.explaining import explain, receipt_at
+    from orchestrator.documents.receipt import receipt_document
+
+    receipt = receipt_at(store, session, turn)
+    if as_json:
+        front.output.print_json(receipt_document(session.id, turn, receipt))
+    else:
+        explain(front.output, turn, receipt)
 
 
 @command.command("search")
@@ -127,7 +150,7 @@ def export(front: Front, ref: str | None, style: str | None, raw: bool, output: 
     store = front.store(read_only=True)
     with store.snapshot():
         session = store.find(ref, front.workspace)
-        text = _exported(session, all_turns(store.log(session.id)), style, raw=raw)
+        text = _exported(session, all_turns(store.log(session.id)), store.receipts(session.id), style, raw=raw)
     if raw:
         front.output.notice("--raw: keys, tokens and passwords that stand in the texts are not masked")
     if output is None:
@@ -150,8 +173,8 @@ def import_(front: Front, file: Path, as_json: bool) -> None:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    session, turns = read_session(front, data, str(file), new_id=front.new_id, new_nonce=front.new_nonce)
-    front.store().import_session(session, turns)
+    session, turns, receipts = read_session(front, data, str(file), new_id=front.new_id, new_nonce=front.new_nonce)
+    front.store().import_session(session, turns, receipts)
     _done(front, session, f"imported {session.id[:8]} with {len(turns)} turns, in {session.workspace}", as_json)
 
 
@@ -182,16 +205,16 @@ def fork(front: Front, ref: str | None, name: str | None, as_json: bool) -> None
     store = front.store()
     with store.snapshot():
         session = store.find(ref, front.workspace)
-        turns = all_turns(store.log(session.id))
-    copy = forked(front, store, session, turns, name=name)
+        turns, receipts = all_turns(store.log(session.id)), store.receipts(session.id)
+    copy = forked(front, store, session, turns, receipts, name=name)
     _done(front, copy, f"forked {session.id[:8]} as {copy.id[:8]}", as_json)
 
 
-def forked(front: Front, store: Store, session: Session, turns: Sequence[Turn], *, name: str | None = None) -> Session:
-    """Store a copy of the session with those turns, but for one that still runs."""
+def forked(front: Front, store: Store, session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt], *, name: str | None = None) -> Session:
+    """Store a copy of the session with those turns and what they were decided by, but for a turn that still runs."""
     now = front.clock.now()
     copy = replace(session, id=front.new_id(), nonce=front.new_nonce(), name=name, external_sessions=(), created_at=now, updated_at=now)
-    store.import_session(copy, tuple(turn for turn in turns if turn.outcome is not Outcome.OPEN))
+    store.import_session(copy, tuple(turn for turn in turns if turn.outcome is not Outcome.OPEN), receipts)
     return copy
 
 
@@ -206,20 +229,20 @@ def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     with store.snapshot():
         session = store.find(ref, front.workspace)
         log = store.log(session.id)
-        end, turns = log.next_index, () if purge else all_turns(log)
-    kept = None if purge else _keep(front, session, turns)
+        end, text = log.next_index, None if purge else _exported(session, all_turns(log), store.receipts(session.id), None, raw=True)
+    kept = None if text is None else _keep(front, session, text)
     store.drop(session.id, end)
+    front.wires.forget(session.id)
     _done(front, session, f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""), as_json, export=kept)
 
 
-def _keep(front: Front, session: Session, turns: Sequence[Turn]) -> Path:
+def _keep(front: Front, session: Session, text: str) -> Path:
     """The export of a session that goes, written whole before anything is removed, and over nothing that is there.
 
     A session's id may hold anything (trial T78): the file's name is made of what is harmless in it, the time and a part of our own.
     """
     folder = front.paths.data / "dropped"
     path = folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', session.id)[:40]}-{front.clock.now():%Y%m%dT%H%M%S}-{front.new_id()[:8]}.json"
-    text = _exported(session, turns, None, raw=True)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -234,16 +257,17 @@ def _keep(front: Front, session: Session, turns: Sequence[Turn]) -> Path:
     return path
 
 
-def _exported(session: Session, turns: Sequence[Turn], style: str | None, *, raw: bool) -> str:
+def _exported(session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt], style: str | None, *, raw: bool) -> str:
     from orchestrator.documents.masking import mask_values
     from orchestrator.documents.readable import html, markdown
     from orchestrator.documents.session import session_document
 
     if not raw:
         session, turns = mask_values(session), mask_values(tuple(turns))
+        receipts = {index: mask_values(receipt) for index, receipt in receipts.items()}
     if style is not None:
         return markdown(session, turns) if style == "markdown" else html(session, turns)
-    return json_text(session_document(session, turns))
+    return json_text(session_document(session, turns, receipts))
 
 
 def _searchable(front: Front) -> Store:
@@ -294,11 +318,11 @@ def summary_line(summary: SessionSummary, everywhere: bool = False) -> str:
     return (f"{line}  {summary.workspace}" if everywhere else line).rstrip()
 
 
-def _shown_document(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -> SessionDocument:
+def _shown_document(front: Front, store: Store, session: Session, log: TurnLog, turns: Sequence[Turn]) -> SessionDocument:
     """The session document with the need as it stands now."""
     from orchestrator.documents.session import SessionDocument, session_document
 
-    return SessionDocument({**session_document(session, turns), "need_now": need_document(front, session, log)})
+    return SessionDocument({**session_document(session, turns, store.receipts(session.id)), "need_now": need_document(front, session, log)})
 
 
 def _show(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -> None:
@@ -313,7 +337,8 @@ def _show(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -
         if turn.mode and turn.routing:
             kind += f", chosen by {', '.join(reason.rule for reason in turn.routing)}"
         front.output.heading(f"\nturn {turn.index}  {turn.agent} ({turn.role})  {turn.outcome}{'  ' + kind if kind else ''}")
-        front.output.say(f"> {turn.prompt}" if turn.prompt is not None else f"> (goes on with turn {turn.continues})")
+        prompt = turn.prompt if turn.prompt is None or len(turns) == 1 else referenced(turn.prompt)
+        front.output.say(f"> {prompt}" if prompt is not None else f"> (goes on with turn {turn.continues})")
         if turn.error is not None:
             front.output.say(f"{turn.error.type}: {turn.error.message}")
         if turn.answer:

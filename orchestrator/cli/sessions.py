@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from orchestrator.cli.front import Front
@@ -10,7 +10,7 @@ from orchestrator.errors import NotFound, StoreError, UsageError
 from orchestrator.lease import held
 from orchestrator.providers import Cancel
 from orchestrator.session import Role, Session, Turn
-from orchestrator.store import Claim, Store
+from orchestrator.store import Claim, Receipt, Store
 
 
 def stored_session(front: Front, store: Store, *, ref: str | None, new: bool, name: str | None) -> Session | None:
@@ -60,14 +60,25 @@ def begun(store: Store, session: Session, *, first: bool, begin: Callable[[], No
     return session
 
 
-def read_session(front: Front, data: bytes, name: str, *, new_id: Callable[[], str], new_nonce: Callable[[], str]) -> tuple[Session, tuple[Turn, ...]]:
-    """The session of a document. Raises `DocumentError` with the place and the path of what is wrong."""
+def read_session(
+    front: Front, data: bytes, name: str, *, new_id: Callable[[], str], new_nonce: Callable[[], str]
+) -> tuple[Session, tuple[Turn, ...], Mapping[int, Receipt]]:
+    """The session of a document, its turns and their receipts; a receipt that cannot be read is left out with a notice.
+
+    Raises `DocumentError` with the place and the path of what is wrong.
+    """
     from orchestrator.documents.json_text import read_json
     from orchestrator.documents.session import parse_session_document
+    from orchestrator.receipts import receipts_in
 
     roles = {Role(role): front.settings.explain(role).value for role in ("primary", "escalation")}
     named = {role: agent for role, agent in roles.items() if agent is not None}
-    return parse_session_document(read_json(data, name), new_id=new_id, new_nonce=new_nonce, workspace=front.workspace, agents=named)
+    document = read_json(data, name)
+    session, turns = parse_session_document(document, new_id=new_id, new_nonce=new_nonce, workspace=front.workspace, agents=named)
+    receipts, notices = receipts_in(document)
+    for notice in notices:
+        front.output.notice(notice)
+    return session, turns, receipts
 
 
 @contextmanager

@@ -9,7 +9,9 @@ import click
 
 from orchestrator.cli.edits import edited, file_options, tell
 from orchestrator.cli.front import Front
+from orchestrator.cli.tree import Suggested
 from orchestrator.errors import ConfigError
+from orchestrator.settings.declarations import SETTINGS
 from orchestrator.settings.resolution import Explained
 from orchestrator.settings.toml_text import spelled
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from orchestrator.settings.resolution import Settings
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
+
+path_argument = click.argument("path", type=Suggested(*(setting.path for setting in SETTINGS)))
 
 _NEGATIVE = re.compile(r"-\d+(\.\d+)?", re.ASCII)
 
@@ -51,7 +55,7 @@ def list_(front: Front, as_json: bool) -> None:
 
 
 @command.command("get")
-@click.argument("path")
+@path_argument
 @json_option
 @click.pass_obj
 def get(front: Front, path: str, as_json: bool) -> None:
@@ -71,7 +75,7 @@ def get(front: Front, path: str, as_json: bool) -> None:
 
 
 @command.command("set", cls=_TakesNegativeNumbers)
-@click.argument("path")
+@path_argument
 @click.argument("value")
 @file_options
 @json_option
@@ -89,7 +93,7 @@ def set_(front: Front, path: str, value: str, project: bool, as_json: bool) -> N
 
 
 @command.command("unset")
-@click.argument("path")
+@path_argument
 @file_options
 @json_option
 @click.pass_obj

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from orchestrator.cli.output import Output, write
 from orchestrator.cli.spinner import Spinner
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.documents.stream import stream_line, turn_line
 from orchestrator.recording import Report
 from orchestrator.terminal import clean

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from orchestrator.attachments import referenced
 from orchestrator.messages import Part, ToolCall, ToolResult
 from orchestrator.quoting import clipped, plain
 from orchestrator.session import Outcome, Role, Turn, TurnLog, used_tools
 from orchestrator.tags import neutralise, strip_tags
-from orchestrator.tools import SESSION_TOOLS
+from orchestrator.tools import LOOKS_AT_NOTHING
 
 MAX_TOOL_RESULT = 500
 MAX_SENT_LINE = 200
@@ -136,7 +137,7 @@ class _Teller:
     def entry(self, turn: Turn, room: int) -> str:
         """The turn with what it continues; one that is larger than `room` is shortened towards it, the closing text least."""
         before = None if turn.continues is None else self.log.get(turn.continues)
-        prompt = (turn if before is None else before).prompt or ""
+        prompt = referenced((turn if before is None else before).prompt or "")
         if turn.outcome not in (Outcome.COMPLETED, Outcome.ESCALATED):
             return self._attempt(turn, prompt)
         if self.sent(turn.index):
@@ -148,7 +149,8 @@ class _Teller:
         """`opening` is the most that the prompt may take, and what was done before the turn was handed over."""
         lines = [_heading(turn), *self._text("Asked", prompt, opening, "  ")]
         if before is not None:
-            lines += [f"  Before it, {_who(before)} had this turn and handed it over:", *self._work(before, opening, "    ")]
+            work = self._work(before, opening, "    ")
+            lines += [f"  Before it, {_who(before)} had this turn and handed it over{':' if work else '.'}", *work]
         lines += self._work(turn, _rest(room, lines), "  ")
         return "\n".join(lines)
 
@@ -162,7 +164,7 @@ class _Teller:
 
         The session's own tools look at nothing: their output repeats what the agent said, and verifies none of it.
         """
-        calls = [(call, result) for call, result in _answered(turn.steps) if call.name not in SESSION_TOOLS]
+        calls = [(call, result) for call, result in _answered(turn.steps) if call.name not in LOOKS_AT_NOTHING]
         verified: list[str] = []
         failed: list[str] = []
         for (name, bad), group in groupby(calls, lambda pair: (pair[0].name, pair[1] is None or pair[1].is_error)):

@@ -54,6 +54,8 @@ class Situation:
     brief: str | None = None
     brief_given: bool = False
     """Whether somebody gave it as a reason; else it is the head of a prompt."""
+    brief_by: Literal["user", "primary", "prompt"] = "prompt"
+    """Whose words it is: a primary's conclusions are claims."""
     open_question: OpenQuestion | None = None
     lost_session: bool = False
     primary_activity: str = ""
@@ -98,7 +100,7 @@ def _blocks(write: _Writer, situation: Situation, not_shown: int, batches: int) 
 def _for_escalation(write: _Writer, situation: Situation) -> Iterator[str]:
     """`first`, `fresh_start` and `returning`; agents that forget everything between turns get the last in `resume` and `continuation`, too."""
     brief = situation.brief or (brief_of(situation.prompt) if situation.mode is Mode.FIRST else "")
-    yield write.quoting("brief", brief=brief)
+    yield write.brief(brief, situation)
     yield write.need(situation, previous=situation.mode not in (Mode.FIRST, Mode.FRESH_START))
     if situation.mode in (Mode.FIRST, Mode.FRESH_START):
         yield write.quoting("prior_escalation", digest=situation.prior_escalation, agent=one_line(situation.agent, _MAX_NAME))
@@ -107,7 +109,7 @@ def _for_escalation(write: _Writer, situation: Situation) -> Iterator[str]:
 
 def _for_one_who_remembers(write: _Writer, situation: Situation) -> Iterator[str]:
     if situation.brief_given:
-        yield write.quoting("brief", brief=situation.brief or "")
+        yield write.brief(situation.brief or "", situation)
     if is_new("primary_activity", situation.primary_activity, situation.delivered):
         yield write.quoting("primary_activity", digest=situation.primary_activity)
 
@@ -133,6 +135,10 @@ class _Writer:
         quoted = {name: fenced(value) for name, value in text.items()}
         named = {} if agent is None else {"agent": agent}
         return self.templates.render(template, **quoted, **named) if all(quoted.values()) else ""
+
+    def brief(self, text: str, situation: Situation) -> str:
+        quoted = fenced(text)
+        return self.templates.render("brief", brief=quoted, said_by=situation.brief_by) if quoted else ""
 
     def contributed(self, contribution: Contribution) -> str:
         quoted = fenced(contribution.text)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import copy
-import random
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import fields, replace
 from typing import get_args
 
-from orchestrator.clock import Clock
+from orchestrator.deadline import Deadline
+from orchestrator.dispatch.desk import Answered, Desk, Shown
 from orchestrator.dispatch.events import is_event
 from orchestrator.dispatch.heard import Heard, session_tools
 from orchestrator.dispatch.requests import Requests
 from orchestrator.dispatch.retry import with_retries
 from orchestrator.dispatch.room import Room
+from orchestrator.dispatch.toolbox import ToolBox
 from orchestrator.errors import Blocked, Cancelled, EmptyAnswer, EscaleraError, Incomplete, ProtocolError, ProviderError, TimedOut, foreign
 from orchestrator.history.budget import estimate_request_tokens, measure_request
 from orchestrator.messages import CostSource, Message, Part, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
 from orchestrator.providers import (
-    Ask,
-    Cancel,
     Event,
     ExternalSessionStarted,
     Finished,
@@ -35,57 +33,11 @@ from orchestrator.providers import (
 )
 from orchestrator.session import Role
 from orchestrator.settings.limits import Limits
-from orchestrator.tags import TagFilter, neutralise, strip_tags
-from orchestrator.tools import Tool, ToolContext, ToolFailed
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """Something for the one who watches the turn (page 6, `--stream-json`)."""
-
-    type: str
-    text: str = ""
-    data: dict[str, object] = field(default_factory=dict)
-
-
-Watch = Callable[[Shown], None]
-Record = Callable[[Part], None]
+from orchestrator.tags import TagFilter, strip_tags
+from orchestrator.tools import Tool
 
 CANCEL_GRACE = 6.0
 """Seconds that a provider has to end after a cancel (page 7); one that then still gives events is left."""
-
-
-@dataclass(slots=True)
-class Answered:
-    """What a turn came to, as far as it went; kept whatever ends it."""
-
-    steps: list[Part] = field(default_factory=list)
-    usage: Usage | None = None
-    external_session: str | None = None
-    model_served: str | None = None
-    notices: list[str] = field(default_factory=list)
-    unfinished: str = ""
-    """Text of a message that never became final."""
-    sends: int = 0
-    """How often the provider was called."""
-
-    def notice(self, text: str) -> None:
-        if text not in self.notices:
-            self.notices.append(text)
-
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """What a turn is run with: the effects, each given from outside."""
-
-    clock: Clock
-    jitter: random.Random
-    cancel: Cancel
-    ask: Ask
-    watch: Watch
-    record: Record
-    """Called with each finished step, in order, before the next one begins."""
-    new_id: Callable[[], str]
 
 
 def run_turn(
@@ -107,19 +59,20 @@ def run_turn(
     Raises from the error tree when the turn fails; `answered` then holds what was done until there.
     """
     takes_tools = provider.capabilities.takes_tools and limits.max_tool_iterations != 0
-    box = _ToolBox((*session_tools(heard, hands_over=True), *tools) if takes_tools else (), request, limits, answered, desk)
-    until = None if limits.turn_timeout is None else desk.clock.monotonic() + limits.turn_timeout
+    deadline = Deadline(desk.clock, limits.turn_timeout)
+    desk = replace(desk, ask=deadline.asking(desk.ask))
+    box = ToolBox((*session_tools(heard, hands_over=True), *tools) if takes_tools else (), request, limits, answered, desk, deadline)
     calls = Requests(request, limits, room, provider.capabilities)
     while True:
         attempts = _attempts(request, limits)
-        call = _Call(role, nonce, heard, desk, answered, until)
+        call = _Call(role, nonce, heard, desk, answered, deadline)
         sending = _Sending(call, provider, request, calls, desk.new_id, limits.retry_attempts)
         with_retries(
             sending.send,
             may_retry=call.nothing_emitted,
             attempts=attempts,
             max_wait=limits.retry_max_wait,
-            until=until,
+            until=deadline.at,
             clock=desk.clock,
             cancel=desk.cancel,
             jitter=desk.jitter,
@@ -128,12 +81,15 @@ def run_turn(
         requests = [part for part in call.parts if isinstance(part, ToolCall)]
         if not requests or provider.capabilities.keeps_conversation:
             break
-        results = tuple(map(box.run, requests))
+        results = box.run(requests)
         calls.batches.append((Message("assistant", tuple(call.parts)), Message("user", results)))
         if heard.handed_over is not None:
             return
         if limits.max_tool_iterations is not None and len(calls.batches) >= limits.max_tool_iterations:
             answered.notice(f"stopped after {len(calls.batches)} rounds of tool calls (max_tool_iterations)")
+            return
+        if box.circles is not None:
+            desk.notice(answered, box.circles)
             return
         request = calls.next()
     if not heard.anything and not any(_says_something(step) for step in answered.steps):
@@ -186,9 +142,9 @@ def _attempts(request: Request, limits: Limits) -> int:
 class _Call:
     """One call of the provider: its events become steps, tags, and what is shown."""
 
-    def __init__(self, role: Role, nonce: str, heard: Heard, desk: Desk, answered: Answered, until: float | None) -> None:
+    def __init__(self, role: Role, nonce: str, heard: Heard, desk: Desk, answered: Answered, deadline: Deadline) -> None:
         self._role, self._nonce, self._heard, self._desk, self._answered = role, nonce, heard, desk, answered
-        self._until = until
+        self._deadline = deadline
         self._leave_at: float | None = None
         self.parts: list[Part] = []
         self._emitted = False
@@ -200,8 +156,7 @@ class _Call:
         return not self._emitted
 
     def notice(self, text: str) -> None:
-        self._answered.notice(text)
-        self._desk.watch(Shown("notice", text))
+        self._desk.notice(self._answered, text)
 
     def conversation_begins(self, identity: str) -> None:
         """Under this id, unless the agent tells another."""
@@ -231,9 +186,9 @@ class _Call:
 
     def _with_time_left(self, request: Request) -> Request:
         """The first call has all the time of the turn, each later one what the earlier ones left."""
-        if self._until is None or not self._answered.sends:
+        left = self._deadline.left()
+        if left is None or not self._answered.sends:
             return request
-        left = self._until - self._desk.clock.monotonic()
         if left <= 0:
             raise TimedOut("the time of the whole turn is used up (turn_timeout)", which="turn", agent=request.agent, hint="allow more with --timeout")
         return replace(request, timeouts=replace(request.timeouts, turn=left))
@@ -347,7 +302,7 @@ def _events(provider: Provider, request: Request, desk: Desk) -> Generator[Event
     Closing this lets the provider go of its socket or child. What a foreign error says is not repeated: it may hold a secret.
     """
     try:
-        events = provider.run(request, cancel=desk.cancel, ask=desk.ask)
+        events = provider.run(replace(request, wire=desk.wire), cancel=desk.cancel, ask=desk.ask)
         try:
             for event in events:
                 if not is_event(event):
@@ -368,54 +323,6 @@ def _close(events: Iterator[Event]) -> None:
     close = getattr(events, "close", None)
     if close is not None:
         close()
-
-
-class _ToolBox:
-    """The tools that a turn's request offers, and what they are run with."""
-
-    def __init__(self, tools: Iterable[Tool], request: Request, limits: Limits, answered: Answered, desk: Desk) -> None:
-        offered = {schema.name for schema in request.tools}
-        self._tools = {tool.schema.name: tool for tool in tools if tool.schema.name in offered}
-        self._context = ToolContext(request.workspace, request.session, request.agent, desk.ask, desk.cancel)
-        self._most, self._answered, self._desk = limits.tool_result_max_chars, answered, desk
-
-    def run(self, call: ToolCall) -> ToolResult:
-        """Run one tool, and keep its result as it is; what comes back is made harmless, to be sent. Raises `Cancelled`."""
-        self._desk.cancel.raise_if_set()
-        text, is_error = self._result(call)
-        result = ToolResult(call.id, shortened(well_formed(text), self._most), is_error=is_error)
-        self._answered.steps.append(result)
-        self._desk.record(result)
-        self._desk.watch(Shown("tool_result", result.content, {"id": result.id, "is_error": result.is_error}))
-        return replace(result, content=neutralise(result.content))
-
-    def _result(self, call: ToolCall) -> tuple[str, bool]:
-        tool = self._tools.get(call.name)
-        if tool is None:
-            return f"there is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}", True
-        try:
-            text = tool.run(copy.deepcopy(call.arguments), self._context)
-        except ToolFailed as error:
-            return str(error), True
-        except (Exception, SystemExit) as error:  # a tool may be code of strangers, which may raise anything
-            self._desk.cancel.raise_if_set()
-            return self._broken(call.name, f"broke: {foreign(error)}")
-        return (text, False) if isinstance(text, str) else self._broken(call.name, f"gave {type(text).__name__} instead of a text")
-
-    def _broken(self, name: str, how: str) -> tuple[str, bool]:
-        notice = f"the tool {name} {how}"
-        self._answered.notice(notice)
-        self._desk.watch(Shown("notice", notice))
-        return f"{notice}; calling it again will hardly help", True
-
-
-def shortened(text: str, limit: int | None) -> str:
-    """At most `limit` characters of a tool's result: head and tail, with the cut marked between them."""
-    if limit is None or len(text) <= limit:
-        return text
-    mark = f"\n… {len(text) - limit} characters cut …\n"
-    room = max(0, limit - len(mark))
-    return text[: room - room // 3] + mark + text[len(text) - room // 3 :] if room else text[:limit]
 
 
 def _says_something(step: Part) -> bool:

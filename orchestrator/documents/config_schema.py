@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.settings.declarations import LIMITS, SETTINGS, UNLIMITED, Setting, SettingValue
 from orchestrator.settings.layers import AGENT_KEYS, PRICES
 from orchestrator.settings.secrets import is_secret_name
+from orchestrator.settings.tool_servers import TABLE
 from orchestrator.settings.values import LARGEST, expectation
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ def config_schema(kinds: Iterable[ProviderKind]) -> JsonSchema:
         "type": "object",
         "propertyNames": {"pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"},
         "additionalProperties": {"$ref": "#/$defs/agent"},
+    }
+    top["properties"][TABLE] = {
+        "description": f"MCP servers, whose tools agents are offered, each in a table of its own: [{TABLE}.NAME].",
+        "type": "object",
+        "propertyNames": {"pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"},
+        "additionalProperties": _server(),
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Configuration of Escalera", **top, "$defs": definitions}
 
@@ -106,6 +113,25 @@ def _agent(kinds: Iterable[ProviderKind]) -> JsonSchema:
         },
         "not": {"required": ["prompt", "prompt_file"]},
         "allOf": [{"if": {"properties": {"provider": {"const": name}}, "required": ["provider"]}, "then": {"$ref": f"#/$defs/{name}"}} for name in names],
+    }
+
+
+def _server() -> JsonSchema:
+    texts = {"type": "array", "items": {"type": "string"}}
+    carried = {"type": "object", "additionalProperties": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/secret"}]}}
+    return {
+        "type": "object",
+        "properties": {
+            "command": {"description": "The program that is started; a relative path counts from this file.", **_TEXT},
+            "args": {"description": "Its arguments.", **texts},
+            "env": {"description": "What it sees of the environment beside HOME, LOGNAME, PATH, SHELL, TERM and USER.", **carried},
+            "url": {"description": "The address of a server that runs elsewhere (streamable HTTP).", "type": "string", "pattern": "^https?://"},
+            "headers": {"description": "What is sent to it with every request.", **carried},
+            "timeout": {"description": "How long one call may take.", "type": "string", "pattern": _DURATION, "default": "60s"},
+            "tools": {"description": "The tools that are offered, by the server's own names; without it all are.", **texts},
+            "agents": {"description": "The agents that are offered them; without it all that take tools.", **texts},
+        },
+        "additionalProperties": False,
     }
 
 

@@ -372,6 +372,96 @@ class PlanDocument(TypedDict):
     delivery: Delivery
 
 
+# -- receipts ------------------------------------------------------------------------------------
+
+
+class BriefSize(TypedDict):
+    """The brief as it was told: whose it was, and how long."""
+
+    source: Literal["user", "primary", "prompt"]
+    chars: Count
+
+
+class NeedPlace(TypedDict):
+    """The need as it stood; its text is told in the turn that set it."""
+
+    status: NeedStatus
+    label: NotRequired[Literal["current", "verify"]]
+    turn_index: NotRequired[Count]
+    source: NotRequired[NeedSource]
+
+
+Spans = list[Annotated[list[Count], Schema(minItems=2, maxItems=2)]]
+"""Runs of turns, each by its first and its last."""
+
+
+class ReceiptBudget(TypedDict):
+    """What the turn might take, and what it took as it was planned."""
+
+    limit_chars: Count | None
+    parts: BudgetParts
+    total_chars: Count
+    tokens_estimate: Count
+
+
+class ReceiptHistory(TypedDict):
+    """Which turns were sent, and which were not and why."""
+
+    scope: ScopeName
+    sent: Spans
+    dropped: dict[Why, Spans]
+    shortened: Spans
+    cut: Spans
+    """Turns that were sent without so many of their oldest rounds of tool calls."""
+
+
+class ReceiptPercepts(TypedDict):
+    """The remembered facts that were told, by the beginnings of their ids, and how many were and were not."""
+
+    sent: list[Stated]
+    count: Count
+    withheld: Count
+
+
+class ReceiptReport(TypedDict):
+    """What was planned to be sent: sizes and places, no texts."""
+
+    need: NeedPlace
+    brief: NotRequired[BriefSize]
+    budget: ReceiptBudget
+    history: ReceiptHistory
+    percepts: ReceiptPercepts
+
+
+class ReceiptObject(TypedDict):
+    """What a turn was decided by. `facts` are those of the mode; a primary turn has none. An absent key is false, null or empty."""
+
+    version: Count
+    routing: Json
+    """What was chosen, who asked, who has the roles, and the signals."""
+    rules: Json
+    limits: dict[str, float | bool | None]
+    facts: NotRequired[Json]
+    flags: dict[str, bool]
+    conversation_lost: NotRequired[bool]
+    report: ReceiptReport
+
+
+class ReceiptDocument(TypedDict):
+    """`session show --turn N --plan --json`: a past turn, explained."""
+
+    format: Literal["escalera.receipt/1"]
+    session: Stated
+    turn: Count
+    role: Role
+    agent: Stated
+    mode: Mode | None
+    reasons: list[ReasonObject]
+    routing: list[ReasonObject]
+    outcome: Outcome
+    receipt: ReceiptObject
+
+
 # -- sessions ------------------------------------------------------------------------------------
 
 
@@ -619,6 +709,8 @@ class AgentObject(TypedDict):
     model: str | None
     source: Stated
     problem: str | None
+    mcp_servers: list[str]
+    """The MCP servers whose tools it is offered."""
 
 
 class AgentsDocument(TypedDict):
@@ -646,11 +738,21 @@ class CheckObject(TypedDict):
     hint: str | None
 
 
+class ServerCheckObject(TypedDict):
+    """Whether an MCP server answers, and the tools that it has for agents, by the names under which they know them."""
+
+    name: Stated
+    ok: bool
+    tools: list[str]
+    problem: str | None
+
+
 class ChecksDocument(TypedDict):
     """`agents check --json`."""
 
     format: Literal["escalera.checks/1"]
     agents: list[CheckObject]
+    mcp_servers: list[ServerCheckObject]
 
 
 FindingArea = Literal["roles", "configuration", "servers", "claude", "aws", "keys", "embedded", "plugins", "store", "processes"]
@@ -668,6 +770,20 @@ class FindingObject(TypedDict):
     next: str | None
 
 
+class BundledFile(TypedDict):
+    """One file in a bundle."""
+
+    name: Stated
+    bytes: int
+
+
+class BundleObject(TypedDict):
+    """What `doctor --bundle` has written."""
+
+    file: Stated
+    contents: list[BundledFile]
+
+
 class DoctorDocument(TypedDict):
     """`doctor --json`; `ok` where both roles have an agent that can work."""
 
@@ -678,6 +794,31 @@ class DoctorDocument(TypedDict):
     suggestion: str | None
     """A configuration to start with, in TOML."""
     written: bool
+    bundle: BundleObject | None
+
+
+class NotificationDocument(TypedDict):
+    """What `notify.command` gets on its standard input: a question or an answer has come, or a turn has failed."""
+
+    format: Literal["escalera.notification/1"]
+    event: Literal["question", "answer", "failed"]
+    session: Stated
+    agent: Stated
+    text: str
+    """Its beginning, 200 characters at most on one line."""
+
+
+class WireDocument(TypedDict):
+    """`session show --turn N --wire --json`: the last request of a turn and its answer, secrets masked."""
+
+    format: Literal["escalera.wire/1"]
+    session: Stated
+    turn: int
+    agent: Stated
+    sent: str
+    received: str
+    cut: bool
+    """Whether something was cut out of a side's middle, since it was long."""
 
 
 class PluginObject(TypedDict):
@@ -819,6 +960,7 @@ Document = (
     TurnDocument
     | ErrorDocument
     | PlanDocument
+    | ReceiptDocument
     | SessionsDocument
     | HitsDocument
     | SessionRefDocument
@@ -833,6 +975,8 @@ Document = (
     | AgentDocument
     | ChecksDocument
     | DoctorDocument
+    | WireDocument
+    | NotificationDocument
     | UsageDocument
     | PluginsDocument
     | SettingsDocument

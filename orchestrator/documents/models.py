@@ -149,6 +149,7 @@ class TurnShape(_Shape):
     model_requested: str | None = None
     model_served: str | None = None
     routing: list[ReasonShape] = Field(default=[], description="why this agent got the turn")
+    receipt: Any = Field(default=None, description="what the turn was decided by, as `session show --plan` prints it; one that cannot be read is left out")
 
 
 class NeedShape(_Shape):

@@ -14,6 +14,7 @@ from orchestrator.documents.json_text import MAX_DEPTH
 from orchestrator.errors import DocumentError
 from orchestrator.messages import Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed
 from orchestrator.session import Brief, ExternalSession, LastNeed, Need, Outcome, Reason, Role, Session, State, Turn, TurnError
+from orchestrator.store import NO_RECEIPTS
 
 if TYPE_CHECKING:  # pydantic is imported where a document is read, so that writing one costs nothing
     from pydantic import ValidationError
@@ -33,8 +34,8 @@ SessionDocument = NewType("SessionDocument", Document)
 # -- a session as a document ---------------------------------------------------------------------
 
 
-def session_document(session: Session, turns: Sequence[Turn]) -> SessionDocument:
-    """The session in the shape of page 6, and one key more, `updated_at`."""
+def session_document(session: Session, turns: Sequence[Turn], receipts: Mapping[int, Mapping[str, Any]] = NO_RECEIPTS) -> SessionDocument:
+    """The session in the shape of page 6, and two keys more: `updated_at`, and `receipt` in each turn."""
     document = {
         "format": FORMAT,
         "id": session.id,
@@ -48,7 +49,7 @@ def session_document(session: Session, turns: Sequence[Turn]) -> SessionDocument
         "brief": None if session.brief is None else asdict(session.brief),
         "external_sessions": [_external_document(external) for external in session.external_sessions],
         "nonce": session.nonce,
-        "turns": [_turn_document(turn) for turn in turns],
+        "turns": [_turn_document(turn, receipts.get(turn.index)) for turn in turns],
     }
     return SessionDocument(document)
 
@@ -78,7 +79,7 @@ def _external_document(external: ExternalSession) -> Document:
     }
 
 
-def _turn_document(turn: Turn) -> Document:
+def _turn_document(turn: Turn, receipt: Mapping[str, Any] | None) -> Document:
     return {
         "index": turn.index,
         "role": turn.role.value,
@@ -96,6 +97,7 @@ def _turn_document(turn: Turn) -> Document:
         "model_requested": turn.model_requested,
         "model_served": turn.model_served,
         "routing": [asdict(reason) for reason in turn.routing],
+        "receipt": None if receipt is None else dict(receipt),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import ErrorDocument, ErrorEvent, StreamLine, TurnDocument, TurnEvent

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from orchestrator.attachments import referenced
 from orchestrator.history.normalise import paired
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, compact_json, well_formed
 from orchestrator.model_names import is_same_model
@@ -182,7 +183,7 @@ def tidy_unit(unit: Unit, viewer: Viewer) -> Unit:
 
 
 def _tidy_turn(turn: Turn, viewer: Viewer) -> Turn:
-    prompt = None if turn.prompt is None else _tidy_text(turn.prompt, viewer)
+    prompt = None if turn.prompt is None else _tidy_text(referenced(turn.prompt), viewer)
     own = _is_own(turn, viewer)
     bound = own and _is_of_model(turn, viewer.model)
     models = {viewer.model, *((turn.model_served,) if bound else ())}

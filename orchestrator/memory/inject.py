@@ -55,7 +55,7 @@ def choose(
             meant.append(percept)
         else:
             withheld.append((percept.id, why))
-    return _within(_ranked(meant, relevance), limits, withheld)
+    return within(_ranked(meant, relevance), limits, withheld)
 
 
 def format_percepts(percepts: Sequence[Percept], templates: Templates | None = None) -> str:
@@ -88,8 +88,8 @@ def _ranked(percepts: Sequence[Percept], relevance: Mapping[str, float] | None) 
     return sorted(percepts, key=lambda percept: (-percept.weight * (best if percept.core else scores.get(percept.id, best)), percept.id))
 
 
-def _within(percepts: Sequence[Percept], limits: PerceptLimits, withheld: list[tuple[str, str]]) -> Chosen:
-    """Those that fit; one that is too large is passed over and smaller ones are still tried."""
+def within(percepts: Sequence[Percept], limits: PerceptLimits, withheld: list[tuple[str, str]]) -> Chosen:
+    """Those that fit; why the others do not comes to `withheld`. One that is too large is passed over and smaller ones are still tried."""
     sent: list[Percept] = []
     room = limits.percept_inject_max_bytes
     for percept in percepts:

@@ -7,19 +7,24 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
+from orchestrator.attachments import without_attachments
 from orchestrator.context.orientation import brief_of
 from orchestrator.crew import Agent, Crew
 from orchestrator.errors import UsageError
+from orchestrator.history.budget import limit_chars
 from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
 from orchestrator.hooks import NO_HOOKS, Given, Hooks
-from orchestrator.hookspecs import Signal
+from orchestrator.hookspecs import Sensing
+from orchestrator.mcp_client.servers import Offer, ToolServers
 from orchestrator.memory.inject import Chosen, choose
 from orchestrator.messages import well_formed
-from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, lost_reason, own_sessions, resumable_session
+from orchestrator.modes import Decision, Facts, Flags, Mode, decide, facts_of, lost_reason, own_sessions, resumable_session
 from orchestrator.percepts import Percept
 from orchestrator.plugins import PluginReport
-from orchestrator.routing import Choice, Route, Rules, route, weigh
-from orchestrator.session import Brief, EarlierTurns, ExternalSession, Need, Reason, Role, Session, TurnLog, set_need
+from orchestrator.quoting import clipped
+from orchestrator.repetition import asked_before
+from orchestrator.routing import Choice, Route, RouteFacts, Rules, Sensed, route
+from orchestrator.session import Brief, EarlierTurns, ExternalSession, Need, Role, Session, TurnLog, set_need
 from orchestrator.standing import Standing, standing
 from orchestrator.tools import Tool
 
@@ -41,6 +46,11 @@ class Wish:
     continues: int | None = None
     """The primary turn that handed over, whose prompt this is."""
 
+    @property
+    def said(self) -> str:
+        """What the user said: the prompt without the files that go with it."""
+        return without_attachments(self.prompt)
+
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
@@ -56,6 +66,7 @@ class Additions:
 
     hooks: Hooks = NO_HOOKS
     rules: Rules = field(default_factory=Rules)
+    sensing: Sensing = field(default_factory=Sensing)
     project_instructions: str = ""
     """The workspace's AGENTS.md, where it is trusted, for agents that do not read it themselves."""
 
@@ -65,12 +76,12 @@ class Supplies:
     """What plugins and the project bring to one turn."""
 
     tools: tuple[Tool, ...] = ()
-    """Those that the agent is offered beside the session's own."""
+    """Those of plugins and MCP servers, which the agent is offered beside the session's own."""
     contributed: tuple[tuple[PluginReport, str], ...] = ()
     """What plugins tell it."""
     project_instructions: str = ""
     problems: tuple[str, ...] = ()
-    """What plugins broke."""
+    """What plugins broke, and what is wrong with MCP servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +93,12 @@ class Case:
     wish: Wish
     workspace: str
     stand: Standing
+    route_facts: RouteFacts
+    rules: Rules
     way: Route
     agent: Agent
+    facts: Facts | None
+    """What the decision looked at; `None` for a primary turn, which has none."""
     decision: Decision | None
     chosen: Chosen
     need: Need | None
@@ -117,7 +132,7 @@ class Case:
     @property
     def takes_tools(self) -> bool:
         """Whether the agent is offered tools; where not, it says by tag what they are for."""
-        return self.agent.provider.capabilities.takes_tools and self.agent.limits.max_tool_iterations != 0
+        return self.agent.takes_tools
 
     @property
     def hands_over(self) -> bool:
@@ -137,26 +152,31 @@ def case_of(
     now: datetime,
     additions: Additions,
     loaded: bool = True,
-    again: Route | None = None,
+    again: RouteFacts | None = None,
 ) -> Case:
     """Load → who and which mode → memory. Raises as `plan_turn` does."""
     wish = replace(wish, prompt=_said(wish.prompt))
     stand = standing(session, log, now=now, need_expiry_hours=expiry.need_hours, waiting_expiry_hours=expiry.waiting_hours, loaded=loaded)
-    asking = None if stand.asking is None else stand.asking.agent
-    sensors = _Sensors(additions, wish.prompt, stand.session, log, workspace)
-    way = again or route(wish.choice, asking_agent=asking, primary=crew.primary, escalation=crew.escalation, configured=crew.names, opinion=sensors.opinion)
+    sensed = _sensed(additions, wish, stand, log, crew, workspace) if again is None else _Sensed(again)
+    way = route(sensed.facts, additions.rules)
     agent = crew.agent(way.agent)
+    if way.asks_classifier and agent.provider.capabilities.keeps_conversation:
+        way = replace(way, asks_classifier=False)
     if again is not None and way.role is Role.PRIMARY:
         way = replace(way, reasons=(*way.reasons, lost_reason(agent.name)))
-    decision = _decided(stand, log, way, agent, workspace=workspace, fresh=wish.fresh, conversation_lost=again is not None)
+    facts = _facts(stand, log, agent, workspace=workspace, conversation_lost=again is not None) if way.role is Role.ESCALATION else None
+    decision = None if facts is None else decide(facts, agent.limits, Flags(fresh=wish.fresh))
     case = Case(
         log=EarlierTurns(log, log.next_index),
         index=log.next_index,
         wish=wish,
         workspace=workspace,
         stand=stand,
+        route_facts=sensed.facts,
+        rules=additions.rules,
         way=way,
         agent=agent,
+        facts=facts,
         decision=decision,
         chosen=choose(percepts, agent=agent.name, role=way.role, workspace=workspace, limits=agent.limits),
         need=_told_need(stand, log, wish, now),
@@ -164,35 +184,50 @@ def case_of(
         ratio=_ratio(log, way, agent),
         counterpart=crew.primary if way.role is Role.ESCALATION else crew.escalation,
     )
-    return replace(case, supplies=_supplies(case, additions, sensors.signals))
+    return replace(case, supplies=_supplies(case, additions, sensed.problems, crew.tool_servers))
 
 
-def _supplies(case: Case, additions: Additions, signals: Given[Signal]) -> Supplies:
+def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], servers: ToolServers) -> Supplies:
     agent, role, workspace = case.agent, case.way.role, case.workspace
     tools = additions.hooks.tools(agent=agent.name, role=role, workspace=workspace) if case.takes_tools else Given()
+    offer = servers.offered(agent.name, room=_tool_room(agent), taken=[tool.schema.name for _, tool in tools.values]) if case.takes_tools else Offer()
     contributed = additions.hooks.context(
         session=case.stand.session, turns=case.log, agent=agent.name, role=role, mode=case.mode, prompt=case.wish.prompt, workspace=workspace
     )
     return Supplies(
-        tools=tuple(tool for _, tool in tools.values),
+        tools=(*(tool for _, tool in tools.values), *offer.tools),
         contributed=contributed.values,
         project_instructions="" if case.keeps_conversation else additions.project_instructions,
-        problems=(*signals.notices, *tools.notices, *contributed.notices),
+        problems=(*problems, *tools.notices, *offer.problems, *contributed.notices),
     )
 
 
-class _Sensors:
-    """The plugins' signals about a prompt, asked for at most once, and only where they can decide something."""
+def _tool_room(agent: Agent) -> int | None:
+    """How many characters the tools of MCP servers may take together: a quarter of the budget, by what does not change from turn to turn."""
+    limit = limit_chars(agent.limits, agent.provider.capabilities.context_window_tokens)
+    return None if limit is None else limit // 4
 
-    def __init__(self, additions: Additions, prompt: str, session: Session, log: TurnLog, workspace: str) -> None:
-        self._additions, self._prompt, self._session, self._log, self._workspace = additions, prompt, session, log, workspace
-        self.signals: Given[Signal] = Given()
 
-    def opinion(self) -> Reason | None:
-        if not self._additions.rules.threshold:
-            return None
-        self.signals = self._additions.hooks.signals(prompt=self._prompt, session=self._session, turns=self._log, workspace=self._workspace)
-        return weigh(((plugin.name, signal) for plugin, signal in self.signals.values), self._additions.rules)
+@dataclass(frozen=True, slots=True)
+class _Sensed:
+    """What the routing looks at, and what plugins broke on the way."""
+
+    facts: RouteFacts
+    problems: tuple[str, ...] = ()
+
+
+def _sensed(additions: Additions, wish: Wish, stand: Standing, log: TurnLog, crew: Crew, workspace: str) -> _Sensed:
+    """The prompt is looked at only where that can decide something."""
+    asking = None if stand.asking is None else stand.asking.agent
+    facts = RouteFacts(wish.choice, asking, asking in crew.names, crew.primary, crew.escalation)
+    if not facts.is_open:
+        return _Sensed(facts)
+    again = asked_before(wish.prompt, log, additions.rules.repeated_prompts)
+    facts = replace(facts, repeats=None if again is None else again.index)
+    if not additions.rules.threshold:
+        return _Sensed(facts)
+    given = additions.hooks.signals(prompt=wish.said, session=stand.session, turns=log, workspace=workspace, sensing=additions.sensing)
+    return _Sensed(replace(facts, signals=tuple(Sensed(plugin.name, signal) for plugin, signal in given.values)), given.notices)
 
 
 def _said(prompt: str) -> str:
@@ -201,10 +236,8 @@ def _said(prompt: str) -> str:
     return well_formed(prompt)
 
 
-def _decided(stand: Standing, log: TurnLog, way: Route, agent: Agent, *, workspace: str, fresh: bool, conversation_lost: bool) -> Decision | None:
-    if way.role is Role.PRIMARY:
-        return None
-    facts = facts_of(
+def _facts(stand: Standing, log: TurnLog, agent: Agent, *, workspace: str, conversation_lost: bool) -> Facts:
+    return facts_of(
         stand.session,
         log,
         need=stand.session.need,
@@ -215,14 +248,13 @@ def _decided(stand: Standing, log: TurnLog, way: Route, agent: Agent, *, workspa
         config_dir=agent.config_dir,
         conversation_lost=conversation_lost,
     )
-    return decide(facts, agent.limits, Flags(fresh=fresh))
 
 
 def _told_need(stand: Standing, log: TurnLog, wish: Wish, now: datetime) -> Need | None:
     """A self-escalation without a need makes its prompt the need of the escalation turn itself (page 1)."""
     if stand.session.need is not None or wish.continues is None:
         return stand.session.need
-    return set_need(None, wish.prompt.strip()[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
+    return set_need(None, wish.said.strip()[:BRIEF_LENGTH], turn_index=log.next_index, during=True, now=now, source="self-escalation")
 
 
 def _brief(stand: Standing, wish: Wish, decision: Decision | None) -> Brief | None:
@@ -231,7 +263,20 @@ def _brief(stand: Standing, wish: Wish, decision: Decision | None) -> Brief | No
         return Brief(well_formed(wish.reason.strip()), wish.reason_by)
     if stand.session.brief is not None or decision is None or decision.mode is not Mode.FIRST:
         return stand.session.brief
-    return Brief(brief_of(wish.prompt), "prompt")
+    return Brief(brief_of(wish.said), "prompt")
+
+
+_BRIEF_MAX = 8000
+"""Characters: what a user and a primary may each say at once (4,000)."""
+
+
+def brief_with(given: Brief | None, reason: str) -> str:
+    """The primary's reason, and before it what was given before and no escalation turn has carried yet, the middle cut out where it gets long."""
+    if given is None or given.source == "prompt" or given.carried:
+        return reason
+    if given.text.endswith(reason):
+        return given.text
+    return clipped(f"{given.text}\n\n{reason}", _BRIEF_MAX)
 
 
 def _ratio(log: TurnLog, way: Route, agent: Agent) -> Ratio:

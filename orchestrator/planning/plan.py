@@ -10,6 +10,7 @@ from orchestrator.context.delivery import system_messages
 from orchestrator.context.digest import digest_limits
 from orchestrator.crew import Agent, Crew
 from orchestrator.dispatch.heard import Heard, session_tools
+from orchestrator.dispatch.own_tools import OWN_SCHEMAS
 from orchestrator.errors import BudgetExceeded
 from orchestrator.history.budget import Budget, PartName, corrected_tokens, estimate_request_tokens, limit_chars, measure_tools, request_text, require_room
 from orchestrator.history.fit import Fitted, fit
@@ -20,13 +21,13 @@ from orchestrator.history.scope import Scope, scope_of
 from orchestrator.hooks import Hooks
 from orchestrator.memory.inject import Chosen
 from orchestrator.messages import Message, Text
-from orchestrator.modes import Decision, Mode
+from orchestrator.modes import Decision, Facts, Mode
 from orchestrator.percepts import Percept
-from orchestrator.planning.case import Additions, Case, Expiry, Wish, case_of
+from orchestrator.planning.case import Additions, Case, Expiry, Wish, brief_with, case_of
 from orchestrator.planning.texts import NEW, Texts, Writer
 from orchestrator.providers import Request, Timeouts
-from orchestrator.routing import Route
-from orchestrator.session import Brief, Need, Reason, Role, Session, TurnLog, last_escalation_boundary
+from orchestrator.routing import Choice, Route, RouteFacts, Rules
+from orchestrator.session import Brief, Need, OneMore, Outcome, Reason, Role, Session, State, Turn, TurnLog, last_escalation_boundary
 from orchestrator.standing import Standing
 from orchestrator.tags import neutralise
 from orchestrator.templates import Templates
@@ -44,8 +45,12 @@ class Plan:
     wish: Wish
     workspace: str
     standing: Standing
+    route_facts: RouteFacts
+    rules: Rules
     route: Route
     agent: Agent
+    facts: Facts | None
+    """What the decision looked at; `None` for a primary turn."""
     decision: Decision | None
     """`None` for a primary turn."""
     need: Need | None
@@ -86,11 +91,11 @@ def plan_turn(
     now: datetime,
     additions: Additions = NO_ADDITIONS,
     loaded: bool = True,
-    again: Route | None = None,
+    again: RouteFacts | None = None,
 ) -> Plan:
     """Load → who and which mode → memory → context → history that fits.
 
-    `again`: the route of this very turn, whose agent was called and said that its own conversation is gone (page 2).
+    `again`: what this very turn was routed by, whose agent was called and said that its own conversation is gone (page 2).
     Raises `UsageError` for an empty prompt, `ConfigError` and `PluginError` for an agent that cannot be built,
     `BudgetExceeded` when what is never dropped is larger than the budget.
     """
@@ -114,8 +119,11 @@ def plan_turn(
         wish=case.wish,
         workspace=case.workspace,
         standing=case.stand,
+        route_facts=case.route_facts,
+        rules=case.rules,
         route=case.way,
         agent=case.agent,
+        facts=case.facts,
         decision=case.decision,
         need=case.need,
         brief=case.brief,
@@ -129,6 +137,34 @@ def plan_turn(
         notices=_notices(case),
         refit=lambda limit, running, batches: fitter.fit(limit, running, batches).request,
     )
+
+
+Planner = Callable[[Session, TurnLog, Wish], Plan]
+"""`plan_turn` with everything else given."""
+
+
+def through_rules(plan: Plan, log: TurnLog, planner: Planner) -> Plan:
+    """The plan of what is sent next: where a rule hands the turn over before its agent is called, that is the escalation turn which follows."""
+    if plan.route.brief is None:
+        return plan
+    before, brief = plan.standing.session, brief_with(plan.brief, plan.route.brief)
+    turn = Turn(plan.index, plan.route.role, plan.agent.name, plan.wish.prompt, outcome=Outcome.ESCALATED, reasons=plan.reasons, routing=plan.reasons)
+    after = planner(replace(before, state=State.ROUTING, brief=Brief(brief, "primary")), OneMore(log, turn), handed_on(plan.wish, plan, brief))
+    said = f"{plan.agent.name!r} would hand over turn {plan.index} without being asked ({plan.reasons[0].rule}); this is the escalation turn that follows"
+    return replace(after, notices=(said, *after.notices))
+
+
+def handed_on(wish: Wish, plan: Plan, brief: str) -> Wish:
+    """What is wished for after the primary gave its turn away, by itself or by a rule."""
+    agent, rule = plan.agent.name, plan.route.reasons[0]
+    by_rule = Reason(rule.rule, f"{rule.detail}; {agent!r} handed over in turn {plan.index}")
+    reason = by_rule if plan.route.brief is not None else Reason("self_escalation", f"{agent!r} handed over in turn {plan.index}")
+    return replace(wish, choice=Choice(handed_over=reason), reason=brief, reason_by="primary", continues=plan.index)
+
+
+def revised(wish: Wish, brief: str) -> Wish:
+    """With the brief as the user has written it."""
+    return replace(wish, reason=brief, reason_by="user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +190,8 @@ class _Fitter:
         self.new = "".join([case.wish.prompt, *told, text_since(case.log, case.ratio, most=assumed or 0)])
         """What the measured ratio says nothing about."""
         self._limits = limit_chars(case.agent.limits, window, case.ratio, new=self.new), assumed
-        own = session_tools(Heard(), hands_over=case.hands_over) if case.takes_tools else ()
-        self._tools = tuple(tool.schema for tool in (*own, *case.supplies.tools))
+        said = [tool.schema for tool in session_tools(Heard(), hands_over=case.hands_over)]
+        self._tools = (*said, *OWN_SCHEMAS, *(tool.schema for tool in case.supplies.tools)) if case.takes_tools else ()
         self._tools_chars = measure_tools(self._tools)
         self._writer = Writer(case, templates, self.scope, self._boundary)
 
@@ -238,6 +274,8 @@ def _notices(case: Case) -> tuple[str, ...]:
         notices.append(f"--fresh starts an escalation agent afresh; {case.agent.name!r}, the primary, goes on as it is")
     if case.stand.waiting_lapsed:
         notices.append("nobody replied to the open question in time; it lapsed")
+    if case.rules.classifier and case.route_facts.is_open and case.way.role is Role.PRIMARY and case.keeps_conversation:
+        notices.append(f"routing.classifier asks nobody: {case.agent.name!r} keeps its own conversation, and cannot be asked beside it")
     return (*notices, *case.supplies.problems)
 
 

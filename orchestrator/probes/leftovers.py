@@ -43,6 +43,16 @@ def marked_processes() -> list[Marked] | None:
     return [process for process in found if process is not None]
 
 
+def bearers(name: str, value: str) -> Iterator[int]:
+    """The numbers of this user's processes that have this variable, but for this one and those it was started by; none where environments cannot be read."""
+    wanted = os.fsencode(f"{name}={value}")
+    pids = [int(entry) for entry in os.listdir(_PROC) if entry.isdigit()] if (_PROC / "self" / "environ").exists() else []
+    for pid in sorted(set(pids) - set(_ancestors())):
+        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            if os.fstat(file.fileno()).st_uid == os.geteuid() and wanted in file.read(_MOST_BYTES).split(b"\0"):
+                yield pid
+
+
 def left_behind(processes: Sequence[Marked], data: Path, at_rest: Collection[str]) -> list[Marked]:
     """Those of this home's sessions in which no turn runs, whose process of ours has gone: nobody waits for them any more."""
     home = os.path.realpath(data)

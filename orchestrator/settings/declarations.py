@@ -69,6 +69,31 @@ def _limit(
 _SHORTEST = 0.001
 """Seconds: durations that must not be zero are whole milliseconds at least."""
 
+VERBS = (
+    "analyse",
+    "analyze",
+    "architect",
+    "debug",
+    "design",
+    "diagnose",
+    "investigate",
+    "migrate",
+    "optimise",
+    "optimize",
+    "prove",
+    "redesign",
+    "refactor",
+    "restructure",
+    "review",
+    "rewrite",
+)
+QUESTION_WORDS = ("how", "why", "what if", "which", "should")
+
+
+def _routing(name: str, type_: SettingType, default: SettingValue, help_: str, *, unit: str | None = None, minimum: float | None = 0) -> Setting:
+    return Setting(f"routing.{name}", type_, default, help_, unit=unit, minimum=minimum, needs_trust=True)
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting("primary", "text", None, "The agent that gets a turn unless something says otherwise; unset: `local`, if there is one."),
     Setting("escalation", "text", None, "The agent that the primary hands over to; unset: `stand-in`, if there is one."),
@@ -138,27 +163,58 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("tasks.ttl", "duration", "10m", "How long a background task's result is kept after it was last read.", minimum=_SHORTEST),
     Setting("tasks.max_age", "duration", "24h", "How long a background task's result is kept at most.", minimum=_SHORTEST),
     Setting("artifacts.ttl", "duration", "24h", "How long an artifact is kept. Has no effect yet.", minimum=_SHORTEST),
-    Setting(
-        "routing.threshold",
+    _routing(
+        "threshold",
         "number",
         1,
-        "What the signals of plugins about a prompt must weigh together for the escalation agent to get the turn; 0 = never by signals.",
-        minimum=0,
-        needs_trust=True,
+        "What the signals about a prompt must weigh together for the escalation agent to get the turn; 0 = never by signals.",
     ),
-    Setting(
-        "routing.factors",
+    _routing(
+        "factors",
         "list",
         (),
-        "What a signal's weight is multiplied by, as NAME=FACTOR; 0 = it does not count, none given = 1.",
-        needs_trust=True,
+        "What a signal's weight is multiplied by, as NAME=FACTOR; 0 = it does not count, none given = 1. For the signals of plugins, too.",
+        minimum=None,
     ),
+    _routing("long_prompt_chars", "int", 0, "From how many characters on a prompt gives the signal `long_prompt`; 0 = none does.", unit="characters"),
+    _routing("long_prompt_weight", "number", 1, "What that weighs. A negative weight, here and below, speaks for the primary.", minimum=None),
+    _routing("keywords", "list", (), "Words or rows of words, each as a whole, that give the signal `keywords` where one stands in the prompt.", minimum=None),
+    _routing("keywords_weight", "number", 1, "What that weighs.", minimum=None),
+    _routing("verbs", "list", VERBS, "Words that give the signal `verbs`, each as a whole word in just this form.", minimum=None),
+    _routing("verbs_weight", "number", 0, "What that weighs; 0, here and below, = no opinion.", minimum=None),
+    _routing("code_weight", "number", 0, "What the signal `code` weighs: something between backticks, or in a fence as attached files are.", minimum=None),
+    _routing("paths_weight", "number", 0, "What the signal `paths` weighs: a path such as /etc/hosts, ./run or src/parser.py.", minimum=None),
+    _routing("question_words", "list", QUESTION_WORDS, "Words that make a question an open one.", minimum=None),
+    _routing("open_questions_weight", "number", 0, "What the signal `open_questions` weighs: a sentence that ends in `?` with such a word.", minimum=None),
+    _routing(
+        "repeated_prompts",
+        "int",
+        3,
+        "Among how many of your last prompts one that says the same is looked for: the primary then hands over at once; 0 = never.",
+        unit="prompts",
+    ),
+    _routing(
+        "classifier",
+        "bool",
+        False,
+        "Where nothing else decides, the primary's model is asked first whether a prompt is beyond it; one more call for each such turn.",
+        minimum=None,
+    ),
+    _routing("classifier_timeout", "duration", "20s", "How long that call may take; the primary has the turn when it comes to nothing.", minimum=_SHORTEST),
     Setting(
         "notify.terminal",
         "bool",
         False,
         "`chat` rings, and notifies the desktop (OSC 9), when an answer or a question comes while its terminal has not the focus.",
         hot=False,
+    ),
+    Setting(
+        "notify.command",
+        "list",
+        (),
+        "A program and its arguments, run in those cases of `chat`, and when `ask` puts a question on the terminal: it gets a JSON document on its input.",
+        hot=False,
+        needs_trust=True,
     ),
     Setting("plugins.strict", "bool", False, "A plugin that does not load ends the program instead of being reported.", hot=False, needs_trust=True),
     Setting("plugins.blocked", "list", (), "Plugins that are not loaded, by name or by distribution.", hot=False, needs_trust=True),
@@ -187,4 +243,4 @@ def _shown_default(default: SettingValue) -> str:
         return "unset"
     if isinstance(default, bool):
         return "`true`" if default else "`false`"
-    return f"`{default}`"
+    return f"`{', '.join(default)}`" if isinstance(default, tuple) else f"`{default}`"

@@ -18,6 +18,7 @@ from orchestrator.settings.resolution import Files, Settings, Sources, read_file
 from orchestrator.settings.secrets import has_written_secret
 from orchestrator.settings.toml_text import Path as Key
 from orchestrator.settings.toml_text import with_key, without_key
+from orchestrator.settings.tool_servers import TABLE
 from orchestrator.settings.trust import TrustStore
 from orchestrator.settings.values import shown
 from orchestrator.settings.writing import locked, replace_file
@@ -127,9 +128,9 @@ def _checked(path: str, text: str, workspace: Path) -> Any:
     raise_problems(reader.problems)
     if ".".join(key) in BY_PATH:
         return _listed(layer.settings[".".join(key)])
-    if key[0] != "agents" or len(key) < 3 or (key[2] == "limits" and len(key) != 4):
+    if key[0] not in ("agents", TABLE) or len(key) < 3 or (key[0] == "agents" and key[2] == "limits" and len(key) != 4):
         raise ConfigError(f"{path} is a table, no value", hint=f"set one of its keys: {path}.KEY")
-    if key[2] == "limits":
+    if key[0] == "agents" and key[2] == "limits":
         return _listed(layer.agent_limits[key[1]][key[3]])
     value = assigned_value(list(key), text)
     if has_written_secret(*_nested(key[2:], value)):

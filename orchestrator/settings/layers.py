@@ -13,6 +13,7 @@ from orchestrator.settings.declarations import BY_ENV, BY_PATH, LIMITS, SettingV
 from orchestrator.settings.files import ConfigFile, shown_path
 from orchestrator.settings.problems import Problem, did_you_mean, nearest
 from orchestrator.settings.secrets import is_secret_name, with_secrets
+from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE, checked_server
 from orchestrator.settings.values import parse_value, shown
 
 AGENT_KEYS = ("provider", "prompt", "prompt_file", "limits", "prices")
@@ -20,7 +21,7 @@ AGENT_KEYS = ("provider", "prompt", "prompt_file", "limits", "prices")
 
 AGENT_OPTIONS = (
     *("base_url", "model", "api_key", "token_cmd", "headers", "chat_path", "tls_ca", "body", "provider_routing", "models"),
-    *("bin", "allowed_tools", "add_dirs", "mcp_config", "mcp_servers", "permission_mode", "env", "extra_args"),
+    *("bin", "allowed_tools", "add_dirs", "mcp_config", "permission_mode", "env", "extra_args"),
     *("region", "profile", "endpoint_url", "inference", "prompt_caching", "additional_fields"),
 )
 """Options of the first providers (page 6), only to say where a misplaced one belongs; what a provider takes, its own model says."""
@@ -50,6 +51,8 @@ class Layer:
     settings: Mapping[str, SettingValue] = field(default_factory=dict)
     agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     agent_limits: Mapping[str, Mapping[str, SettingValue]] = field(default_factory=dict)
+    servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """The tables of MCP servers as written, secrets wrapped."""
     merges: bool = False
     """A table in it is laid over the table below (`--set agents.x.headers.h=…`) instead of replacing it."""
 
@@ -122,16 +125,19 @@ class LayerReader:
         settings: dict[str, SettingValue] = {}
         agents: dict[str, dict[str, Any]] = {}
         limits: dict[str, dict[str, SettingValue]] = {}
+        servers: dict[str, dict[str, Any]] = {}
         for key, value in data.items():
             if key == "agents":
                 self._agents(agents, limits, value, label, text=text)
+            elif key == TABLE:
+                self._servers(servers, value, label)
             elif key in _TABLES:
                 self._table(settings, key, value, label, text=text)
             elif key in BY_PATH:
                 self._value(settings, key, value, label, key, text=text)
             else:
                 self._unknown_top(key, value, label)
-        return Layer(source, folder, settings, agents, limits, merges)
+        return Layer(source, folder, settings, agents, limits, servers, merges)
 
     def _table(self, settings: dict[str, SettingValue], table: str, value: object, label: str, *, text: bool) -> None:
         if not isinstance(value, Mapping):
@@ -191,8 +197,23 @@ class LayerReader:
                 self._report(label, shown_as, _unknown(f"limits.{key}", [f"limits.{name}" for name in LIMITS], below=f"{path}."))
         return limits
 
+    def _servers(self, servers: dict[str, dict[str, Any]], value: object, label: str) -> None:
+        if not isinstance(value, Mapping):
+            self._report(label, TABLE, f"is not a table; expected one table for each server: [{TABLE}.NAME]")
+            return
+        for name, table in value.items():
+            path = f"{TABLE}.{_shown_key(name)}"
+            if not isinstance(table, Mapping):
+                self._report(
+                    label, path, f"belongs under [{TABLE}.NAME], the table of one server" if name in SERVER_KEYS else f"is not a table; expected [{path}]"
+                )
+            elif not is_agent_name(name):
+                self._report(label, path, "is no name for a server; use letters, digits, `-` and `_`, 64 at most")
+            else:
+                servers[name] = checked_server(table, lambda key, text, path=path: self._report(label, f"{path}.{_shown_key(key)}", text))  # type: ignore[misc]  # a default binds the path
+
     def _unknown_top(self, key: str, value: object, label: str) -> None:
-        table = nearest(key, ["agents", *_TABLES])
+        table = nearest(key, ["agents", TABLE, *_TABLES])
         if isinstance(value, Mapping) and "provider" in value:
             self._report(label, _shown_key(key), f"unknown table{did_you_mean(f'agents.{_shown_key(key)}')}")
         elif isinstance(value, Mapping) and table:
@@ -200,7 +221,7 @@ class LayerReader:
                 end = f".{_shown_key(name)}" if name else ""
                 self._report(label, _shown_key(key) + end, f"unknown table{did_you_mean(table + end)}")
         else:
-            self._report(label, _shown_key(key), _unknown(key, [*BY_PATH, "agents"]))
+            self._report(label, _shown_key(key), _unknown(key, [*BY_PATH, "agents", TABLE]))
 
     def _report(self, label: str, path: str, text: str) -> None:
         self.problems.append(Problem(label, path, text))

@@ -33,6 +33,16 @@ class Paths:
         """Which project files the user has accepted."""
         return self.state / "trust.json"
 
+    @property
+    def log_file(self) -> Path:
+        """What the program did, for when something is wrong."""
+        return self.state / "log" / "escalera.log"
+
+    @property
+    def wires(self) -> Path:
+        """What went over the wire in the last turns."""
+        return self.state / "wire"
+
 
 def paths_of(environ: Mapping[str, str], *, platform: str) -> Paths:
     """The folders for an environment; `platform` is spelled as in `sys.platform`.

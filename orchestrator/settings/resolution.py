@@ -16,6 +16,7 @@ from orchestrator.settings.limits import Limits
 from orchestrator.settings.paths import Paths, home_of
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
 from orchestrator.settings.secrets import showable
+from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE, ToolServer, merge_servers, server_problems
 from orchestrator.settings.trust import TrustStore, harmless_part
 from orchestrator.settings.values import python_value
 
@@ -33,6 +34,8 @@ For one command, in one line: escalera --set agents.local.provider=openai --set 
 
 _ROLES = {"primary": BUILT_IN[0], "escalation": BUILT_IN[1]}
 _MOST_NAMED = 12
+_IGNORED = ("agents.", TABLE)
+"""Paths of tables that count for nothing in a file that is not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Settings:
     layers: tuple[Layer, ...] = field(default=(), repr=False)
     """The lowest first."""
     agents: Mapping[str, AgentConfig] = field(default_factory=dict)
+    servers: Mapping[str, ToolServer] = field(default_factory=dict)
+    """The MCP servers."""
     notices: tuple[str, ...] = ()
     zero_config: bool = True
     """Nothing names a provider: the agents are the built-in ones."""
@@ -110,12 +115,15 @@ class Settings:
     def all(self) -> list[Explained]:
         """Every declared setting, then what agents set."""
         keys = [f"agents.{agent.name}.{key}" for agent in self.agents.values() for key in _set_keys(agent)]
+        keys += [f"{TABLE}.{server.name}.{key}" for server in self.servers.values() for key in server.sources]
         return [self.explain(path) for path in (*(setting.path for setting in SETTINGS), *keys)]
 
     def explain(self, path: str) -> Explained:
         """The value of a path, its source and what it shadows; `ConfigError` with the nearest path when there is no such."""
         if path.startswith("agents."):
             return self._explain_agent(path)
+        if path.startswith(f"{TABLE}."):
+            return self._explain_server(path)
         setting = _declared(path)
         return _explained(path, setting, self._effective(setting), self._given(path))
 
@@ -152,6 +160,20 @@ class Settings:
         return Explained(
             path, value, None, source, tuple(reversed(given[:-1])), _type_of(value), f"Of the agent `{name}`, for its provider `{agent.provider}`."
         )
+
+    def _explain_server(self, path: str) -> Explained:
+        _, name, *rest = path.split(".")
+        if name not in self.servers:
+            raise ConfigError(f"{path}: no server {name!r} is configured{did_you_mean(nearest(name, self.servers))}")
+        tables = [(layer.source, _masked_table(layer.servers[name]), layer.merges) for layer in self.layers if name in layer.servers]
+        # A file's table stands in for those below it as a whole.
+        first = max((position for position, (_, _, merges) in enumerate(tables) if not merges), default=0)
+        given = [(source, value) for source, table, _ in tables[first:] if (value := _inner(table, rest)) is not None]
+        if not rest or not (given or rest in [[key] for key in SERVER_KEYS]):
+            near = nearest(".".join(rest), SERVER_KEYS)
+            raise ConfigError(f"{path} is not set{did_you_mean(f'{TABLE}.{name}.{near}' if near else None)}")
+        source, value = given[-1] if given else ("default", None)
+        return Explained(path, _json(value), None, source, tuple(reversed(given[:-1])), _type_of(_json(value)), f"Of the MCP server `{name}`.")
 
     def _explain_limit(self, path: str, agent: str, name: str) -> Explained:
         if name not in LIMITS:
@@ -223,6 +245,7 @@ def resolved(sources: Sources, files: Files, *, runtime: Mapping[str, object] | 
     settings = Settings(
         layers=layers,
         agents=merge_agents(layers, home=sources.home),
+        servers=merge_servers(layers, home=sources.home),
         notices=tuple(notices),
         zero_config=not names_provider(layers),
         user_file=sources.user_file,
@@ -278,7 +301,7 @@ def _project_layer(reader: LayerReader, project: ConfigFile | None, trusted: boo
     if trusted:
         return [layer], []
     # What is ignored anyway cannot stop the program.
-    reader.problems[before:] = [problem for problem in reader.problems[before:] if not problem.path.startswith("agents.") or ".limits" in problem.path]
+    reader.problems[before:] = [problem for problem in reader.problems[before:] if not problem.path.startswith(_IGNORED) or ".limits" in problem.path]
     harmless, ignored = harmless_part(layer, agents=merge_agents(own, home=home))
     return [harmless], [_ignored_notice(project.path, ignored)] if ignored else []
 
@@ -293,6 +316,7 @@ def _across(settings: Settings) -> list[Problem]:
     """What only shows when all sources are seen together."""
     problems = unusable_agents(settings.layers, settings.agents)
     problems += mixed_secrets(settings.agents.values(), project=f"file:{settings.project_file}")
+    problems += server_problems(settings.servers.values(), agents=settings.agents)
     problems += [problem for family in ("questions", "tasks") for problem in _short_ceiling(settings, family)]
     return problems + _role_problems(settings)
 

@@ -15,6 +15,7 @@ from orchestrator.settings.declarations import BY_PATH
 from orchestrator.settings.files import ConfigFile, read_bytes
 from orchestrator.settings.layers import Layer
 from orchestrator.settings.secrets import showable
+from orchestrator.settings.tool_servers import TABLE
 from orchestrator.settings.writing import locked, replace_file
 
 FORMAT = "escalera.trust/1"
@@ -82,6 +83,9 @@ def would_enable(file: ConfigFile, *, agents: Collection[str] = ()) -> list[tupl
     `agents` are the names that the user's own sources configure, as for `harmless_part`.
     """
     enabled = [(path, showable(path, value)) for path, value in _flat(file.data) if path in BY_PATH and not _is_harmless(path, value, agents)]
+    servers = file.data.get(TABLE)
+    for name, table in servers.items() if isinstance(servers, Mapping) else ():
+        enabled += [(f"{TABLE}.{name}.{key}", showable(key, value)) for key, value in table.items()] if isinstance(table, Mapping) else []
     tables = file.data.get("agents")
     for name, table in tables.items() if isinstance(tables, Mapping) else ():
         for key, value in table.items() if isinstance(table, Mapping) else ():
@@ -99,8 +103,9 @@ def harmless_part(layer: Layer, *, agents: Collection[str]) -> tuple[Layer, list
     limits = {name: values for name, values in layer.agent_limits.items() if name in agents}
     ignored = [path for path in layer.settings if path not in settings]
     ignored += [f"agents.{name}.{key}" for name, table in layer.agents.items() for key in table]
+    ignored += [f"{TABLE}.{name}.{key}" for name, table in layer.servers.items() for key in table]
     ignored += [f"agents.{name}.limits" for name, values in layer.agent_limits.items() if values and name not in agents]
-    return replace(layer, settings=settings, agents={}, agent_limits=limits), ignored
+    return replace(layer, settings=settings, agents={}, agent_limits=limits, servers={}), ignored
 
 
 def _is_harmless(path: str, value: object, agents: Collection[str]) -> bool:

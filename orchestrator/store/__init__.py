@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from orchestrator.messages import CostSource, Part
@@ -100,6 +101,11 @@ class Health:
     """The check came to its end within its time."""
 
 
+Receipt = Mapping[str, Any]
+"""What a turn was decided by, as JSON; what is in it is no business of a store."""
+NO_RECEIPTS: Mapping[int, Receipt] = MappingProxyType({})
+
+
 class Store(Protocol):
     """What a store does. Rows become values before they leave it; a damaged one is reported, never in the way.
 
@@ -140,14 +146,20 @@ class Store(Protocol):
     def release(self, claim: Claim) -> None:
         """Give it back; a lost one is no error."""
 
-    def open_turn(self, claim: Claim, turn: Turn, session: Session) -> None:
-        """Store the turn (outcome open) and the session's header before anything is sent. Idempotent by index."""
+    def open_turn(self, claim: Claim, turn: Turn, session: Session, receipt: Receipt | None = None) -> None:
+        """Store the turn (outcome open), what it was decided by and the session's header before anything is sent. Idempotent by index."""
 
     def append_step(self, claim: Claim, index: int, seq: int, step: Part) -> None:
         """Store one finished step of the open turn. Idempotent by index and `seq`."""
 
-    def close_turn(self, claim: Claim, turn: Turn, session: Session, percepts: Sequence[Percept] = ()) -> None:
-        """Store the turn's end (everything but its steps), the session's header and what was learned, in one transaction."""
+    def close_turn(self, claim: Claim, turn: Turn, session: Session, percepts: Sequence[Percept] = (), receipt: Receipt | None = None) -> None:
+        """Store the turn's end (everything but its steps), the session's header and what was learned, in one transaction.
+
+        A `receipt` takes the place of the one that it was opened with.
+        """
+
+    def receipts(self, session: str) -> Mapping[int, Receipt]:
+        """What the session's turns were decided by, by their indexes; those that have none, or a damaged one, are left out."""
 
     def withdraw(self, claim: Claim, index: int, session: Session) -> None:
         """Remove the turns from that index on, which no later turn gets again, and store the session's header."""
@@ -155,7 +167,7 @@ class Store(Protocol):
     def save(self, claim: Claim, session: Session) -> None:
         """Store the session's header (need, state, brief, name)."""
 
-    def import_session(self, session: Session, turns: Sequence[Turn]) -> None:
+    def import_session(self, session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt] = NO_RECEIPTS) -> None:
         """A whole session at once; an id that is taken raises `StoreError` and nothing is stored."""
 
     def drop(self, session: str, next_index: int) -> None:
@@ -231,4 +243,4 @@ class Store(Protocol):
         """Let go of the file."""
 
 
-__all__ = ["Claim", "Health", "HeldBy", "SearchHit", "SessionSummary", "Store", "UsageKey", "UsageSum"]
+__all__ = ["NO_RECEIPTS", "Claim", "Health", "HeldBy", "Receipt", "SearchHit", "SessionSummary", "Store", "UsageKey", "UsageSum"]

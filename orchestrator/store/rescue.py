@@ -156,8 +156,7 @@ def _salvage(damaged: Path, target: sqlite3.Connection) -> tuple[str, ...]:
             # Without this, SQLite refuses a file that is shorter than its header says.
             source.execute("PRAGMA writable_schema = ON")
             there = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            (version,) = source.execute("PRAGMA user_version").fetchone()
-            expected = [table for table in schema.TABLES if table in there or schema.LATER.get(table, 0) <= version]
+            expected = [table for table in schema.TABLES if table in there or table not in schema.ADDED]
             return tuple(table for table in expected if table not in there or not _salvage_table(source, target, table))
     except sqlite3.Error:
         return schema.TABLES
@@ -223,8 +222,9 @@ def _until_damage(source: sqlite3.Connection, select: str, low: int, high: int) 
 
 # -- filling the gaps ----------------------------------------------------------------------------
 
-_FILL_STEPS = """
-    INSERT OR IGNORE INTO steps SELECT old.* FROM backup.steps old
+_OF_TURNS = frozenset({"steps", "receipts"})
+_FILL_OF_TURNS = """
+    INSERT OR IGNORE INTO {table} SELECT old.* FROM backup.{table} old
     JOIN backup.turns before ON before.id = old.turn
     JOIN main.turns now ON now.id = before.id AND now.session = before.session AND now.idx = before.idx"""
 
@@ -241,10 +241,13 @@ def _fill(target: sqlite3.Connection, tables: Sequence[str], files: Files, now: 
             continue
         try:
             target.execute("BEGIN")
+            there = {name for (name,) in target.execute("SELECT name FROM backup.sqlite_master WHERE type = 'table'")}
             for table in tables:
                 columns = ", ".join(_columns(target, table, also=_columns(target, table, of="backup")))
-                if table not in {"leases", "meta"} and columns:
-                    target.execute(_FILL_STEPS if table == "steps" else f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {columns} FROM backup.{table}")
+                if table in _OF_TURNS and (table in there or table not in schema.ADDED):
+                    target.execute(_FILL_OF_TURNS.format(table=table))
+                elif table not in {"leases", "meta"} | _OF_TURNS and columns:
+                    target.execute(f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {columns} FROM backup.{table}")
             target.execute("COMMIT")
         except sqlite3.Error:
             if target.in_transaction:
@@ -262,7 +265,8 @@ def _tie(target: sqlite3.Connection, now: datetime) -> None:
         "INSERT INTO sessions (id, workspace, workspace_key, nonce, state) SELECT session, '', '', lower(hex(randomblob(8))), 'routing'"
         " FROM turns WHERE session NOT IN (SELECT id FROM sessions) GROUP BY session"
     )
-    target.execute("DELETE FROM steps WHERE turn NOT IN (SELECT id FROM turns)")
+    for table in _OF_TURNS:
+        target.execute(f"DELETE FROM {table} WHERE turn NOT IN (SELECT id FROM turns)")
     for table in ("external_sessions", "leases", "tasks"):
         target.execute(f"DELETE FROM {table} WHERE session NOT IN (SELECT id FROM sessions)")
     target.execute("DELETE FROM questions WHERE session IS NOT NULL AND session NOT IN (SELECT id FROM sessions)")

@@ -35,6 +35,11 @@ def encode(value: Any) -> str:
     return json.dumps(well_formed_values(value), ensure_ascii=False, separators=(",", ":"))
 
 
+def object_value(payload: Any) -> dict[str, Any]:
+    """The JSON object of a payload. Raises one of `BAD` for anything else."""
+    return _mapping(json.loads(payload))
+
+
 def time_text(moment: datetime | None) -> str | None:
     """UTC with microseconds always, so that texts sort as times do."""
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

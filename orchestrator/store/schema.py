@@ -96,6 +96,13 @@ _FIRST = (
     "CREATE TABLE unindexed (turn INTEGER PRIMARY KEY)",
 )
 
+_SECOND = (
+    # What each turn was decided by; apart from the turns, since it is read only where a turn is explained.
+    """CREATE TABLE receipts (
+        turn INTEGER NOT NULL PRIMARY KEY REFERENCES turns (id) ON DELETE CASCADE,
+        payload TEXT NOT NULL)""",
+)
+
 _QUESTIONS = (
     # Times in whole milliseconds, as text that sorts; spans in milliseconds. `lock` is the asker's, where the question dies with it.
     """CREATE TABLE questions (
@@ -148,14 +155,14 @@ _TASKS = (
         lease_until TEXT NOT NULL)""",
 )
 
-MIGRATIONS = (_FIRST, _QUESTIONS, _TASKS)
+MIGRATIONS = (_FIRST, _SECOND, _QUESTIONS, _TASKS)
 """One entry for each version: the statements that lead to it from the one before."""
 VERSION = len(MIGRATIONS)
 
-TABLES = ("sessions", "turns", "steps", "external_sessions", "leases", "percepts", "meta", "questions", "tasks")
+TABLES = ("sessions", "turns", "steps", "receipts", "external_sessions", "leases", "percepts", "meta", "questions", "tasks")
 """What holds the user's data, parents first."""
-LATER = {"questions": 2, "tasks": 3}
-"""Those that a file has only from that version on."""
+ADDED = frozenset({"receipts", "questions", "tasks"})
+"""Tables that files of older versions are whole without."""
 
 
 def version_of(connection: sqlite3.Connection) -> int:

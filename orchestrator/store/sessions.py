@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from orchestrator.errors import Ambiguous, NotFound, StoreError, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.session import ExternalSession, Session, Turn
-from orchestrator.store import SessionSummary, rows
-from orchestrator.store.turns import insert_turn
+from orchestrator.store import Receipt, SessionSummary, rows
+from orchestrator.store.turns import insert_turn, put_receipt
 from orchestrator.workspaces import workspace_key
 
 Notice = Callable[[str], None]
@@ -50,11 +50,15 @@ def create(connection: sqlite3.Connection, session: Session, *, first: bool = Fa
     _save_external(connection, identity, session, platform)
 
 
-def import_session(connection: sqlite3.Connection, session: Session, turns: Sequence[Turn], *, now: datetime, platform: str) -> None:
+def import_session(
+    connection: sqlite3.Connection, session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt], *, now: datetime, platform: str
+) -> None:
     """The session and all its turns."""
     create(connection, session, now=now, platform=platform)
+    identity = well_formed(session.id)
     for turn in turns:
-        insert_turn(connection, well_formed(session.id), turn)
+        insert_turn(connection, identity, turn)
+        put_receipt(connection, identity, turn.index, receipts.get(turn.index))
 
 
 def save(connection: sqlite3.Connection, identity: str, session: Session, *, now: datetime, platform: str) -> None:

@@ -16,9 +16,11 @@ from orchestrator.providers import Answer
 from orchestrator.questions import StoredQuestion
 from orchestrator.session import Session, Turn
 from orchestrator.store import (
+    NO_RECEIPTS,
     Claim,
     Health,
     HeldBy,
+    Receipt,
     SearchHit,
     SessionSummary,
     UsageKey,
@@ -96,9 +98,9 @@ class SqliteStore:
         run = database.write if lasting else database.read
         return run(lambda connection: search.search(connection, text, workspace, limit, lasting=lasting, platform=database.platform, notice=database.notice))
 
-    def import_session(self, session: Session, turns: Sequence[Turn]) -> None:
+    def import_session(self, session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt] = NO_RECEIPTS) -> None:
         now, platform = self.now(), self._database.platform
-        self._database.write(lambda connection: sessions.import_session(connection, session, turns, now=now, platform=platform))
+        self._database.write(lambda connection: sessions.import_session(connection, session, turns, receipts, now=now, platform=platform))
 
     def drop(self, session: str, next_index: int) -> None:
         identity, now, database = well_formed(session), self.now(), self._database
@@ -140,9 +142,10 @@ class SqliteStore:
 
     # -- turns -------------------------------------------------------------------------------------
 
-    def open_turn(self, claim: Claim, turn: Turn, session: Session) -> None:
+    def open_turn(self, claim: Claim, turn: Turn, session: Session, receipt: Receipt | None = None) -> None:
         def opened(connection: sqlite3.Connection, now: datetime) -> None:
             turns.open_turn(connection, claim.session, turn)
+            turns.put_receipt(connection, claim.session, turn.index, receipt)
             sessions.save(connection, claim.session, session, now=now, platform=self._database.platform)
 
         self._fenced(claim, opened)
@@ -150,14 +153,19 @@ class SqliteStore:
     def append_step(self, claim: Claim, index: int, seq: int, step: Part) -> None:
         self._fenced(claim, lambda connection, _: turns.append_step(connection, claim.session, index, seq, step))
 
-    def close_turn(self, claim: Claim, turn: Turn, session: Session, percepts: Sequence[Percept] = ()) -> None:
+    def close_turn(self, claim: Claim, turn: Turn, session: Session, percepts: Sequence[Percept] = (), receipt: Receipt | None = None) -> None:
         def closed(connection: sqlite3.Connection, now: datetime) -> None:
             if turns.close_turn(connection, claim.session, turn):
+                turns.put_receipt(connection, claim.session, turn.index, receipt)
                 sessions.save(connection, claim.session, session, now=now, platform=self._database.platform)
                 for percept in percepts:
                     self._learned(connection, percept, now)
 
         self._fenced(claim, closed)
+
+    def receipts(self, session: str) -> Mapping[int, Receipt]:
+        identity, database = well_formed(session), self._database
+        return database.read(lambda connection: turns.receipts(connection, identity, database.notice))
 
     def withdraw(self, claim: Claim, index: int, session: Session) -> None:
         def withdrawn(connection: sqlite3.Connection, now: datetime) -> None:

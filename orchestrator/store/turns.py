@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.errors import StoreError
 from orchestrator.messages import Part
 from orchestrator.session import Outcome, Turn
-from orchestrator.store import rows
+from orchestrator.store import Receipt, rows
 
 _INDEX = "next index of "
 """Begins the key under which a session whose last turns were removed has the index that comes next."""
@@ -48,6 +48,26 @@ def close_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> bool
     columns = [name for name in rows.TURN_COLUMNS.split(", ") if name != "idx"]
     connection.execute(f"UPDATE turns SET {', '.join(f'{name} = ?' for name in columns)} WHERE id = ?", (*rows.turn_row(turn)[1:], identity))
     return True
+
+
+def put_receipt(connection: sqlite3.Connection, session: str, index: int, receipt: Receipt | None) -> None:
+    """Store what the turn was decided by, in the place of what was stored before; nothing leaves that as it is."""
+    if receipt is not None:
+        connection.execute(
+            "INSERT OR REPLACE INTO receipts (turn, payload) SELECT id, ? FROM turns WHERE session = ? AND idx = ?", (rows.encode(receipt), session, index)
+        )
+
+
+def receipts(connection: sqlite3.Connection, session: str, notice: Callable[[str], None]) -> Mapping[int, Receipt]:
+    """By the index of the turn; one that cannot be read is left out and reported."""
+    found = connection.execute("SELECT idx, payload FROM turns JOIN receipts ON receipts.turn = turns.id WHERE session = ? ORDER BY idx", (session,))
+    read: dict[int, Receipt] = {}
+    for index, payload in found.fetchall():
+        try:
+            read[index] = rows.object_value(payload)
+        except rows.BAD as problem:
+            notice(f"session {session}, turn {index}: its receipt is unreadable: {problem}")
+    return read
 
 
 def next_index(connection: sqlite3.Connection, session: str) -> int:

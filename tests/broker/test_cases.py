@@ -18,6 +18,7 @@ from orchestrator.errors import AnswerInvalid, NotFound, QuestionClosed, StoreEr
 from orchestrator.messages import well_formed
 from orchestrator.providers import Answer, Cancel, Question
 from orchestrator.questions import QuestionState
+from orchestrator.store import schema
 
 from .conftest import COLOUR, RED, START, YES, Desk, exp, how, lt
 
@@ -389,7 +390,7 @@ def test_f12_a_store_from_before_there_were_questions_is_migrated(desk: Desk) ->
     with closing(sqlite3.connect(desk.folder / "escalera.db", isolation_level=None)) as other:
         for table in ("questions", "tasks"):
             other.execute(f"DROP TABLE {table}")
-        other.execute("PRAGMA user_version = 1")
+        other.execute(f"PRAGMA user_version = {schema.MIGRATIONS.index(schema._QUESTIONS)}")
     desk.restart()
 
     assert desk.open().is_pending

@@ -437,3 +437,15 @@ def test_results_that_come_late_go_to_the_latest_run_of_calls_that_waits() -> No
     lines = told(ToolCall("c", "read"), ToolResult("x", "?"), ToolCall("c", "grep"), ToolResult("c", "of grep"), ToolResult("c", "of read"), "x")
 
     assert lines[3:5] == ["    read() -> of read", "    grep() -> of grep"]
+
+
+def test_a_turn_that_was_handed_over_before_anything_was_done_is_told_as_that() -> None:
+    handed_over = turn(1, P, "Why does it hang?", outcome=Outcome.ESCALATED)
+    done = turn(2, E, None, "Two locks.", continues=1)
+
+    assert prior(TurnList([handed_over, done])) == snapshot("""\
+Turn 2, claude (escalation):
+  Asked: Why does it hang?
+  Before it, local (primary) had this turn and handed it over.
+  Answered: Two locks.\
+""")

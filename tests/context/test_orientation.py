@@ -350,3 +350,15 @@ def test_t102_template_syntax_arrives_unchanged(text: str) -> None:
     )
 
     assert told(situation).count(f"\n~~~\n{text}\n~~~") == 5
+
+
+# -- whose words a brief is ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said_by", "told_as"),
+    [("user", "In the user's own words:\n~~~"), ("primary", "is a claim: check it before you build on it.\n~~~"), ("prompt", "## Why you have this turn\n~~~")],
+)
+@pytest.mark.parametrize("mode", [Mode.FIRST, Mode.RETURNING, Mode.CONTINUATION])
+def test_a_brief_says_whose_words_it_is(mode: Mode, said_by: str, told_as: str) -> None:
+    assert told_as in told(replace(FULL, mode=mode, brief_by=said_by))  # type: ignore[arg-type]  # one of the three

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
 
+from orchestrator.dispatch.desk import Answered, Desk, Shown
 from orchestrator.dispatch.heard import Heard, session_tools
-from orchestrator.dispatch.turn import Answered, Desk, Shown, run_turn
+from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import EscaleraError
 from orchestrator.messages import Message, Part, Text, Usage
 from orchestrator.providers import Ask, Cancel, Conversation, Request, Timeouts
 from orchestrator.session import Role
 from orchestrator.settings.limits import Limits
 from orchestrator.testing.fake_provider import FakeProvider
+from orchestrator.tools import Tool
 
 from ..conftest import NONCE, HandClock, nobody
 
@@ -37,7 +39,15 @@ class Turn:
     on_record: Callable[[Part], object] = lambda step: None
     error: EscaleraError | None = None
 
-    def run(self, provider: FakeProvider, *, role: Role = Role.PRIMARY, limits: Limits | None = None, conversation: Conversation | None = None) -> Turn:
+    def run(
+        self,
+        provider: FakeProvider,
+        *,
+        role: Role = Role.PRIMARY,
+        limits: Limits | None = None,
+        conversation: Conversation | None = None,
+        tools: Sequence[Tool] = (),
+    ) -> Turn:
         ids = itertools.count(1)
         desk = Desk(
             clock=self.clock,
@@ -49,9 +59,9 @@ class Turn:
             new_id=lambda: f"new-{next(ids)}",
         )
         try:
-            tools = tuple(tool.schema for tool in session_tools(Heard(), hands_over=role is Role.PRIMARY))
-            request = replace(REQUEST, tools=tools, conversation=conversation)
-            run_turn(provider, request, limits=limits or Limits(), role=role, nonce=NONCE, heard=self.heard, answered=self.answered, desk=desk)
+            offered = tuple(tool.schema for tool in (*session_tools(Heard(), hands_over=role is Role.PRIMARY), *tools))
+            request = replace(REQUEST, tools=offered, conversation=conversation)
+            run_turn(provider, request, limits=limits or Limits(), role=role, nonce=NONCE, heard=self.heard, answered=self.answered, desk=desk, tools=tools)
         except EscaleraError as error:
             self.error = error
         assert provider.running == 0, "the provider was not let go"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.dispatch.heard import Heard, session_tools
+from orchestrator.dispatch.own_tools import OWN_SCHEMAS
 from orchestrator.providers import Cancel
 from orchestrator.session import Role
 from orchestrator.tags import Tag
@@ -96,7 +97,9 @@ def test_a_text_by_tool_is_held_to_what_a_tag_may_hold(tool: str, argument: str,
 
 
 def test_the_session_tools_are_known_by_name() -> None:
-    assert {tool.schema.name for tool in session_tools(Heard(), hands_over=True)} == SESSION_TOOLS
+    said = {tool.schema.name for tool in session_tools(Heard(), hands_over=True)}
+
+    assert said | {schema.name for schema in OWN_SCHEMAS} == SESSION_TOOLS
 
 
 def test_a_fact_by_tag_is_never_cut_and_its_refusal_is_told() -> None:

@@ -17,7 +17,7 @@ from ..conftest import TOOLS, Scene, local, strong, system
 
 
 def looping(rounds: int, size: int, name: str = "current_need") -> FakeProvider:
-    return local(*[calls(ToolCall(f"c{n}", name, {"text": "y" * size})) for n in range(rounds)], says("done"), capabilities=TOOLS)
+    return local(*[calls(ToolCall(f"c{n}", name, {"text": f"{n}" + "y" * size})) for n in range(rounds)], says("done"), capabilities=TOOLS)
 
 
 @pytest.mark.parametrize(("limit", "size"), [(6000, 1500), (5000, 700), (8000, 100)])

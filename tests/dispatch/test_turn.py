@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.dispatch.turn import shortened
+from orchestrator.dispatch.toolbox import shortened
 from orchestrator.errors import Blocked, Cancelled, ConfigError, EmptyAnswer, Incomplete, LeaseLost, ProtocolError, TimedOut
 from orchestrator.history.budget import estimate_request_tokens, measure_request
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
@@ -292,7 +292,9 @@ def test_without_iterations_no_tool_is_run(turn: Turn) -> None:
 
 
 def test_the_tool_loop_can_be_unlimited(turn: Turn) -> None:
-    provider = FakeProvider(*[calls(ToolCall(f"c{number}", "current_need", {"text": "ship"})) for number in range(40)], says("done"), capabilities=TOOLS)
+    provider = FakeProvider(
+        *[calls(ToolCall(f"c{number}", "current_need", {"text": f"ship {number}"})) for number in range(40)], says("done"), capabilities=TOOLS
+    )
 
     turn.run(provider, limits=Limits(max_tool_iterations=None))
 

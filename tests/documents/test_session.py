@@ -144,7 +144,7 @@ def test_the_document_has_the_keys_of_its_format() -> None:
     ]
     assert set(document["turns"][0]) == {
         *("index", "role", "agent", "prompt", "outcome", "steps", "started_at", "ended_at", "usage", "mode", "reasons", "continues"),
-        *("error", "model_requested", "model_served", "routing"),
+        *("error", "model_requested", "model_served", "routing", "receipt"),
     }
     assert document["format"] == "escalera.session/1"
     assert document["turns"][0]["steps"] == [{"type": "text", "text": "because"}]

@@ -22,7 +22,7 @@ from orchestrator.errors import LeaseLost, StoreError
 from orchestrator.messages import Text, Usage
 from orchestrator.percepts import Percept
 from orchestrator.session import Brief, ExternalSession, Outcome, Role, Session, State, Turn
-from orchestrator.store import Claim, rescue
+from orchestrator.store import Claim, rescue, schema
 from orchestrator.store.files import Files
 from orchestrator.store.sqlite import SqliteStore, open_store
 
@@ -462,7 +462,7 @@ def before_questions(database: Path) -> None:
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         for table in ("questions", "tasks"):
             connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute(f"PRAGMA user_version = {schema.MIGRATIONS.index(schema._QUESTIONS)}")
 
 
 @pytest.mark.parametrize("backup", [True, False])

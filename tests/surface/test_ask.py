@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -90,9 +91,58 @@ def test_files_go_with_the_prompt_under_their_names(shell: Shell, agents: Callab
         agents(server.url)
         shell.json("ask", "--json", "--file", "notes.md", "--file", "empty.txt", "what is missing?")
 
+    notes, empty = (hashlib.sha256((shell.cwd / name).read_bytes()).hexdigest()[:16] for name in ("notes.md", "empty.txt"))
     assert server.requests[0].body["messages"][-1]["content"] == (
-        "what is missing?\n\nFile notes.md:\n~~~~~\nBuy ~~~~ flour.\n~~~~~\n\nFile empty.txt:\n(empty)"
+        f"what is missing?\n\nFile notes.md (19 bytes, sha256 {notes}):\n~~~~~\nBuy ~~~~ flour.\n~~~~~\n\nFile empty.txt (0 bytes, sha256 {empty}):\n(empty)"
     )
+
+
+def test_in_later_turns_a_file_is_only_named_and_its_text_stays_with_its_turn(shell: Shell, agents: Callable[[str], None]) -> None:
+    (shell.cwd / "notes.md").write_text("flour " * 2000, encoding="utf-8")
+    with OpenAIServer(reply("Noted."), reply("Salt."), reply("Pepper.")) as server:
+        agents(server.url)
+        first = shell.json("ask", "--json", "--file", "notes.md", "read this")
+        planned = shell.json("plan", "--json", "and now?")
+        shell.json("ask", "--json", "and now?")
+        shell.json("ask", "--escalate", "--json", "which one?")
+
+    assert "flour flour" in server.requests[0].body["messages"][-1]["content"]
+    for request in server.requests[1:]:
+        assert "flour" not in json.dumps(request.body)
+        assert "(The file notes.md, 12,000 bytes, sha256 " in json.dumps(request.body)
+    assert planned["budget"]["parts"]["history"] < 1000
+    turn = shell.json("session", "show", first["session"], "--json")["turns"][0]
+    assert "flour flour" in turn["prompt"]
+    exported = shell.run("session", "export").stdout
+    assert "flour flour" in exported
+    imported = shell.cwd / "imported.json"
+    imported.write_text(json.dumps(json.loads(exported) | {"id": "imported"}))
+    assert "flour" not in json.dumps(shell.json("plan", "--session-file", str(imported), "--json", "and now?")["history"]["messages"])
+
+
+def test_what_is_piped_in_can_go_with_a_prompt(shell: Shell, agents: Callable[[str], None]) -> None:
+    with OpenAIServer(reply("A tab.")) as server:
+        agents(server.url)
+        piped = shell.run("ask", "--file", "-", "why does it fail?", stdin="Makefile:3: missing separator\n")
+        bare = shell.run("ask", "--file", "-", stdin="text")
+
+    assert piped.returncode == 0
+    sent = server.requests[0].body["messages"][-1]["content"]
+    assert sent.startswith("why does it fail?\n\nFile standard input (30 bytes, sha256 ")
+    assert sent.endswith("~~~\nMakefile:3: missing separator\n~~~")
+    assert (bare.returncode, "the prompt has to be given" in bare.stderr) == (2, True)
+
+
+def test_a_file_is_no_part_of_what_the_user_said(shell: Shell, agents: Callable[[str], None]) -> None:
+    (shell.cwd / "notes.md").write_text("flour", encoding="utf-8")
+    agents("http://127.0.0.1:9/v1")
+
+    plan = shell.json("plan", "--escalate", "--file", "notes.md", "--json", "read this")
+
+    orientation = next(block["text"] for block in plan["system"] if block["name"] == "orientation")
+    assert "read this" in orientation
+    assert "flour" not in orientation
+    assert plan["budget"]["parts"]["prompt"] > len("read this")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import termios
 import time
 from pathlib import Path
 
+import pytest
+
 from .conftest import PROGRAM, Shell
 
 COLOURS = {
@@ -66,6 +68,21 @@ def _own_terminal() -> None:
     """Let Ctrl-C on the terminal reach the program."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@pytest.mark.parametrize("command", [["ask", "--escalate", "go"], ["--plain", "chat"]])
+def test_a_command_is_told_of_the_question(shell: Shell, asks, command: list[str]) -> None:
+    asks("Bash", {"command": "make cake"})
+    settings = shell.home / "config" / "config.toml"
+    settings.write_text(settings.read_text() + '[notify]\ncommand = ["sh", "-c", "cat > told"]\n')
+    begin = [] if command[0] == "ask" else [("> ", "/escalate go\n")]
+
+    _, code = at_terminal(shell, *command, typed=[*begin, ("[y]es or [n]o: ", "y\n"), ("; turn 0", "\x04")])
+
+    told = json.loads((shell.cwd / "told").read_text())
+    assert code == 0
+    assert (told["event"], told["agent"]) == ("question", "strong")
+    assert "make cake" in told["text"]
 
 
 def test_permission_is_given_at_the_terminal(shell: Shell, asks) -> None:

@@ -18,7 +18,7 @@ import pytest
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import Output
 from orchestrator.cli.sessions import fresh_session
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.errors import Cancelled
 from orchestrator.escalation import Workplace, take_turn
 from orchestrator.messages import Text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, sse
+from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, json_reply, sse
 
 from .conftest import Shell
 from .played import Played
@@ -462,6 +463,28 @@ def test_focus_is_asked_for_and_the_desktop_notified_only_where_that_is_set(shel
             chat.ended()
             assert chat.got.count(b"\x07\x1b]9;escalera: local has answered\x1b\\") == 1
             assert chat.got.count(b"\x1b[?1004l") == 1
+
+
+def test_a_command_is_told_in_the_same_cases(shell: Shell, cast: Agents) -> None:
+    with OpenAIServer(served("One."), served("Two."), json_reply({"error": {"message": "no"}}, status=401)) as server:
+        cast(server.url, '[notify]\ncommand = ["sh", "-c", "cat >> told"]')
+        with Played(shell, "chat", "--name", "bakery") as chat:
+            chat.until("/help lists")
+            chat.say("one")
+            chat.until("turn 0, completed")
+            chat.type("\x1b[O")
+            chat.say("two")
+            chat.until("turn 1, completed")
+            chat.say("three")
+            chat.until("turn 2, failed")
+            chat.type("\x04")
+            chat.ended()
+            assert b"\x1b]9;" not in chat.got
+
+    told = [json.loads(line) for line in (shell.cwd / "told").read_text().splitlines()]
+    session = shell.json("session", "show", "bakery", "--json")["id"]
+    assert [(one["event"], one["session"], one["agent"]) for one in told] == [("answer", session, "local"), ("failed", session, "local")]
+    assert told[0]["text"] == "Two."
 
 
 def prompted(text: str) -> bool:

@@ -18,6 +18,7 @@ import jsonschema
 import pytest
 
 from orchestrator.cli.app import root
+from orchestrator.cli.notify import notification
 from orchestrator.documents.schemas import schemas
 from orchestrator.testing.openai_server import OpenAIServer, chunk, json_reply, reply, sse
 
@@ -81,6 +82,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document
         _tasks(run, server)
         _sessions(run, folder)
         _others(run, folder)
+    run.documents["notify.command"].append({**notification("answer", session="s", agent="a", text="Done.")})
     return dict(run.documents)
 
 
@@ -161,6 +163,9 @@ def _sessions(run: Run, folder: Path) -> None:
     run("session list")
     run("session search", "paint")
     shown = run("session show")
+    run("session show", "--turn", "1", "--wire")
+    for turn in (0, 1):
+        run("session show", "--turn", str(turn), "--plan")
     run("session fork", "--name", "other")
     run("session rename", "other", "another")
     run("session show", "another")
@@ -217,7 +222,7 @@ def _overrides(run: Run) -> None:
 
 
 def test_every_command_that_prints_json_was_run(printed: dict[str, list[Document]]) -> None:
-    assert set(printed) == set(_json_commands(root, "")) | {"session export"}
+    assert set(printed) == set(_json_commands(root, "")) | {"session export", "notify.command"}
 
 
 def test_every_document_follows_its_schema_and_has_no_key_that_is_not_declared(printed: dict[str, list[Document]]) -> None:
@@ -268,9 +273,12 @@ def test_the_need_of_a_shown_session_is_a_need_document(printed: dict[str, list[
 FREE = re.compile(
     r"\$\.delivery[.].*"
     r"|.*\.(value|default|arguments|requested_schema|source|delivered|need_now|extra)([. \[].*)?"
+    r"|.*turns\[\]\.receipt([. \[].*)?"
+    r"|\$\.receipt\.(routing|rules|limits|facts|flags|conversation_lost)([. \[].*)?"
+    r"|\$\.receipt\.report\.(brief|need\.(label|turn_index|source)|history\.dropped\.\w+)( \(missing\))?"
     r"|.*\.error\.(which|limit|needed|parts|candidates|problems)([. \[].*)?"
 )
-"""Places where any value may stand, and keys of errors that only some classes have."""
+"""Places where any value may stand, and keys of errors and receipts that only some have."""
 
 
 def test_a_schema_refuses_any_key_taken_away_and_any_value_of_another_type(printed: dict[str, list[Document]]) -> None:

@@ -31,6 +31,8 @@ bin = "./evil.sh"
 allowed_tools = ["Bash"]
 mcp_servers = {{ x = {{ command = "./evil.sh" }} }}
 env = {{ PATH = "." }}
+[mcp_servers.theirs]
+command = "./evil.sh"
 [plugins]
 blocked = ["escalera-openrouter"]
 [routing]
@@ -38,7 +40,7 @@ threshold = 0.01
 """
 KEYS = (
     *("primary", "agents.local.base_url", "agents.local.api_key", "agents.evil.provider", "agents.evil.bin", "agents.evil.allowed_tools"),
-    *("agents.evil.mcp_servers", "agents.evil.env", "plugins.blocked", "routing.threshold"),
+    *("agents.evil.mcp_servers", "agents.evil.env", "mcp_servers.theirs.command", "plugins.blocked", "routing.threshold"),
 )
 PARTS = ("AGENTS.md", ".escalera/templates/identity.jinja", ".escalera/templates/brief.jinja")
 

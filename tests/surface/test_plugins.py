@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.dispatch.own_tools import OWN_SCHEMAS
 from orchestrator.testing.openai_server import OpenAIServer, chunk, reply, sse
 
 from ..sites import Site
@@ -88,7 +89,7 @@ def test_every_hook_is_used(acme: Callable[[str], Shell], agents: Callable[[str]
     (orientation,) = [block["text"] for block in plan["system"] if block["name"] == "orientation"]
     assert orientation.endswith("acme says: ~~~\nstrong sits by the window\n~~~")
     first, second = (request.body for request in server.requests if request.body)
-    assert [tool["function"]["name"] for tool in first["tools"]] == ["current_need", "record_memory", "list_files"]
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["current_need", "record_memory", *(own.name for own in OWN_SCHEMAS), "list_files"]
     assert second["messages"][-1]["content"] == "one.txt"
     assert (tmp_path / "plugins" / "seen").read_text() == "started 0 strong\nended 0 completed one file\n"
 

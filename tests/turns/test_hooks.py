@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.dispatch.own_tools import OWN_SCHEMAS
 from orchestrator.errors import PluginError, SessionLost, Unavailable
 from orchestrator.messages import Text, ToolCall, ToolResult
 from orchestrator.planning.case import Additions
@@ -19,6 +20,8 @@ from orchestrator.testing.fake_provider import FakeProvider, calls, says
 
 from ..conftest import OWN, TOOLS, Scene
 from ..sites import Site
+
+OWN_TOOLS = [schema.name for schema in OWN_SCHEMAS]
 
 IMPORTS = """
 from pathlib import Path
@@ -60,7 +63,7 @@ def escalera_tools(agent, role):
 
     report = scene.ask(ask=lambda question: Answer("accept"))
 
-    assert [schema.name for schema in local.requests[0].tools] == ["current_need", "record_memory", "escalate", "where"]
+    assert [schema.name for schema in local.requests[0].tools] == ["current_need", "record_memory", "escalate", *OWN_TOOLS, "where"]
     assert scene.plan().budget.parts["tools"] == without + len("where" + "what it does" + '{"type": "object", "properties": {}}') + 12
     assert report.turn.steps[1] == ToolResult("c1", "[1] /work/a s1 local accept False")
     assert local.requests[1].messages[-1].parts == (ToolResult("c1", "[1] /work/a s1 local accept False"),)
@@ -76,7 +79,7 @@ def test_an_agent_without_tools_and_one_of_another_role_are_not_offered_any(scen
     scene.ask(escalate=True)
 
     assert local.requests[0].tools == ()
-    assert [schema.name for schema in strong.requests[0].tools] == ["current_need", "record_memory"]
+    assert [schema.name for schema in strong.requests[0].tools] == ["current_need", "record_memory", *OWN_TOOLS]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_t102_template_syntax_reaches_the_agent_unchanged_from_every_place(scene
     assert [part.arguments for part in _parts(local.requests[2]) if isinstance(part, ToolCall)] == [{"q": text}]
     conversation = strong.requests[0].conversation
     assert conversation is not None
-    assert f"## Why you have this turn\n~~~\n{text}\n~~~" in conversation.system_text, "the brief"
+    assert f"## Why you have this turn\nIn the user's own words:\n~~~\n{text}\n~~~" in conversation.system_text, "the brief"
     for request in (*local.requests, *strong.requests):
         assert "49" not in repr(request)
         assert "xxx" not in repr(request)

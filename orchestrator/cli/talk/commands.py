@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.cli.briefing import Edit, edited_brief
 from orchestrator.cli.continuing import due_questions, with_answers
 from orchestrator.cli.front import Front
 from orchestrator.cli.memory import learned, say_learned, say_percepts
@@ -21,6 +22,7 @@ from orchestrator.cli.usage import say_usage
 from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.planning.case import Wish
+from orchestrator.planning.plan import revised
 from orchestrator.providers import Cancel
 from orchestrator.quoting import one_line
 from orchestrator.routing import Choice, Pin
@@ -43,7 +45,7 @@ class Command:
 
 
 COMMANDS = (
-    Command("escalate", "[MSG]", "MSG goes to the escalation agent, this once; without MSG all turns do until /primary"),
+    Command("escalate", "[-e] [MSG]", "MSG goes to the escalation agent, this once, with -e once you have edited the brief; without MSG all turns do"),
     Command("primary", "[MSG]", "MSG goes to the primary, this once; without MSG all turns do, and an open question is left"),
     Command("agent", "[NAME]", "all turns go to that agent; without NAME: who there is"),
     Command("fresh", "", "the next escalation turn starts afresh, with the full context"),
@@ -75,8 +77,9 @@ class Leave(Exception):
 class Commands:
     """What a line means: a wish for a turn, or something that is done at once and said through the front's output."""
 
-    def __init__(self, front: Front, talk: Conversation) -> None:
-        self._front, self._talk = front, talk
+    def __init__(self, front: Front, talk: Conversation, edit: Edit | None = None) -> None:
+        """`edit` is there where there is a terminal for an editor."""
+        self._front, self._talk, self._edit = front, talk, edit
 
     def understand(self, line: str, *, cancel: Cancel, typed: bool = False, pasted: Sequence[str] = ()) -> Wish | None:
         """The turn that is wanted, if one is. Only what was `typed`, and not `pasted`, names files to attach.
@@ -104,6 +107,8 @@ class Commands:
         name, _, rest = text[1:].partition(" ") if " " in text.partition("\n")[0] else text[1:].partition("\n")
         name, rest = name.strip(), rest.strip()
         match name:
+            case "escalate" if rest.partition("\n")[0].split(" ", 1)[0] == "-e":
+                return self._with_brief(rest[2:].strip(), cancel, attach)
             case "escalate":
                 return self._role(Role.ESCALATION, rest, cancel, attach)
             case "primary":
@@ -142,6 +147,17 @@ class Commands:
             return Wish(attach(rest), Choice(role=role))
         self._pin(Pin(role), cancel)
         return None
+
+    def _with_brief(self, rest: str, cancel: Cancel, attach: Callable[[str], str]) -> Wish:
+        """The brief is edited here; what is left empty, or a cancel meanwhile, sends nothing."""
+        if not rest:
+            raise UsageError("/escalate -e is for one message", hint="/escalate -e MSG")
+        if self._edit is None:
+            raise UsageError("/escalate -e needs a terminal for the editor", hint="/escalate MSG goes without")
+        wish = Wish(attach(rest), Choice(role=Role.ESCALATION))
+        brief = edited_brief(self._talk.plan(wish.prompt, wish.choice), self._edit)
+        cancel.raise_if_set()
+        return revised(wish, brief)
 
     def _pin(self, pin: Pin, cancel: Cancel) -> None:
         agent = pin.agent or self._talk.front.settings.explain(pin.role.value).value

@@ -15,15 +15,15 @@ from orchestrator.cli.plan import EXAMPLE, unborn
 from orchestrator.cli.session import all_turns, forked
 from orchestrator.cli.sessions import begun, fresh_session, held_session
 from orchestrator.crew import Crew
-from orchestrator.dispatch.turn import Shown, Watch
+from orchestrator.dispatch.desk import Shown, Watch
 from orchestrator.errors import EscaleraError, NotFound
 from orchestrator.escalation import Workplace, begin_session, take_turn
 from orchestrator.planning.case import Wish
-from orchestrator.planning.plan import Plan, counted, plan_turn
+from orchestrator.planning.plan import Plan, counted, plan_turn, through_rules
 from orchestrator.providers import Ask, Cancel
 from orchestrator.quoting import one_line
 from orchestrator.recording import Report
-from orchestrator.routing import Choice, Pin, Route, route
+from orchestrator.routing import Choice, Pin, Route, RouteFacts, Rules, route
 from orchestrator.session import TOLD, Outcome, Role, Session, State, Turn, TurnList, TurnLog, used_tools
 from orchestrator.settings.resolution import Settings
 from orchestrator.spending import Spending, total
@@ -112,18 +112,19 @@ class Conversation:
         self._hint(report)
         return report
 
-    def plan(self, prompt: str) -> Plan:
+    def plan(self, prompt: str, choice: Choice | None = None) -> Plan:
         """What the next turn would be; calls nobody and writes nothing."""
         self.front.refresh()
-        wish = Wish(prompt.strip() or EXAMPLE, Choice(pinned=self.pin), fresh=self.fresh)
+        wish = Wish(prompt.strip() or EXAMPLE, replace(choice or Choice(), pinned=self.pin), fresh=self.fresh)
+        crew = self.front.crew(self.session.workspace, with_secrets=False)
+        if self._kept is not None and self._kept[0] is self.front.settings:
+            crew.tool_servers = self._kept[2].tool_servers  # what they have is known by now
         with self.store.snapshot():
             session = self.header() if self.is_stored else unborn(self.session)
             project = self.front.project(session.workspace)
-            plan = plan_turn(
-                session,
-                self._log(),
-                wish,
-                crew=self.front.crew(session.workspace, with_secrets=False),
+            planner = partial(
+                plan_turn,
+                crew=crew,
                 expiry=self.front.expiry,
                 templates=self.front.templates(project),
                 percepts=self.store.percepts(session=session.id),
@@ -132,6 +133,8 @@ class Conversation:
                 loaded=self._loaded,
                 additions=self.front.additions(project),
             )
+            log = self._log()
+            plan = through_rules(planner(session, log, wish), log, planner)
         return counted(plan, self.front.hooks)
 
     # -- what is known -----------------------------------------------------------------------------
@@ -201,7 +204,7 @@ class Conversation:
                 raise NotFound("there is no turn to undo")
             first = exchange[0].index
             known = self._taken if self._taken is not None and self._taken.index == first else None
-            fork = forked(self.front, self.store, session, all_turns(log))
+            fork = forked(self.front, self.store, session, all_turns(log), self.store.receipts(session.id))
             self._forget_facts(session, first)
             self.session = session_without(
                 exchange,
@@ -212,6 +215,7 @@ class Conversation:
                 after=None if known is None else known.after,
             )
             self.store.withdraw(claim, first, self.session)
+            self.front.wires.forget(session.id, first)
         self._taken = self.last = None
         return exchange, fork
 
@@ -277,7 +281,7 @@ class Conversation:
         settings = self.front.settings
         primary, escalation = (settings.explain(role).value for role in ("primary", "escalation"))
         try:
-            return route(Choice(pinned=self.pin), asking_agent=asking, primary=primary, escalation=escalation, configured=settings.agents)
+            return route(RouteFacts(Choice(pinned=self.pin), asking, asking in settings.agents, primary, escalation), Rules())
         except EscaleraError:
             return None
 

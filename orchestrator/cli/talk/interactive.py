@@ -16,8 +16,10 @@ from prompt_toolkit.application import in_terminal
 
 from orchestrator.broker import Waiting
 from orchestrator.cli.asking import Asking, AtTerminal, left_open
+from orchestrator.cli.briefing import editor_of
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import ENDING, cancelled_by_signals
+from orchestrator.cli.notify import Happening
 from orchestrator.cli.output import Output
 from orchestrator.cli.spinner import TICK
 from orchestrator.cli.talk.commands import Commands, Leave, is_command
@@ -29,8 +31,8 @@ from orchestrator.cli.talk.screen import Actions, Screen
 from orchestrator.cli.talk.status import status_line
 from orchestrator.cli.talk.view import Bare, Coloured, View, between_words
 from orchestrator.cli.watch import summary
-from orchestrator.dispatch.turn import Shown
-from orchestrator.errors import EscaleraError
+from orchestrator.dispatch.desk import Shown
+from orchestrator.errors import Cancelled, EscaleraError
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Cancel
 from orchestrator.questions import StoredQuestion
@@ -77,6 +79,12 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class _ToEdit:
+    text: str
+    done: Future[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _ToScreen(Output):
     """The program's output while the chat is on the screen."""
 
@@ -96,7 +104,7 @@ class Interactive:
     """The chat. Everything but `_work` and what it calls runs in the event loop's thread."""
 
     def __init__(self, front: Front, talk: Conversation) -> None:
-        self._front, self._talk, self._commands = front, talk, Commands(front, talk)
+        self._front, self._talk, self._commands = front, talk, Commands(front, talk, self._edited)
         self._output = front.output
         self._ink = Coloured() if front.output.color else Bare()
         self._items: asyncio.Queue[object] = asyncio.Queue()
@@ -108,12 +116,13 @@ class Interactive:
         self._leaving: int | None = None
         self._last_interrupt: float | None = None
         self._standing = talk.standing()
+        self._rings: bool = front.settings.value("notify.terminal")
         self._screen = Screen(
             Actions(self._submit, self._interrupt, self._end_of_input, self._unfold),
             history=Past(front.paths.state / "chat_history"),
             completer=Words(self._arguments(), cwd=Path(front.workspace), environ=front.environ),
             color=front.output.color,
-            focus=bool(front.settings.value("notify.terminal")),
+            focus=self._rings or bool(front.settings.value("notify.command")),
             gone=self._gone,
         )
         self._view = View(self._ink, self._screen.print, lambda: self._screen.width, front.clock.monotonic)
@@ -235,6 +244,7 @@ class Interactive:
         except Leave:
             job.leaves = True
         except EscaleraError as error:
+            self._front.failed(error)
             job.refused = not is_command(job.line.text)
             self._put("notice", told(error))
         except BaseException as problem:
@@ -251,6 +261,12 @@ class Interactive:
         asked = _Asked(waiting, Future())
         self._post(asked)
         return asked.ended.result()
+
+    def _edited(self, text: str) -> str:
+        """The text from the user's editor, which has the terminal meanwhile."""
+        waiting = _ToEdit(text, Future())
+        self._post(waiting)
+        return waiting.done.result()
 
     def _post(self, item: object) -> None:
         """Hand something over to the loop; when that has ended, there is nobody to see it."""
@@ -286,13 +302,16 @@ class Interactive:
                 self._screen.print(self._ink.strong(text) if kind == "heading" else clean(text))
             case _Asked() as asked:
                 await self._ask(asked)
+            case _ToEdit() as edit:
+                await self._edit(edit)
             case _Job() as job:
                 self._ended(job)
 
     async def _ask(self, asked: _Asked) -> None:
         """Give the terminal away for a question; the draft stays as it is."""
         self._view.end()
-        self._screen.notify(f"escalera: {self._standing.agent} asks")
+        question = asked.waiting.stored.question
+        self._notify("question", question.agent, question.message)
         self._asks = True
         try:
             async with in_terminal():
@@ -304,6 +323,19 @@ class Interactive:
                 asked.ended.set_result(asked.waiting.withdraw())
         self._view.begin("going on")
 
+    async def _edit(self, edit: _ToEdit) -> None:
+        """Give the terminal away to the editor; the draft stays as it is."""
+        self._view.end()
+        try:
+            async with in_terminal():
+                edit.done.set_result(await asyncio.to_thread(editor_of(self._front.environ, self._front.cwd), edit.text))
+        except EscaleraError as error:
+            edit.done.set_exception(error)
+        finally:
+            if not edit.done.done():
+                edit.done.set_exception(Cancelled("the chat has ended"))
+        self._view.begin("working", quiet=0.3)
+
     def _ended(self, job: _Job) -> None:
         self._view.end()
         self._job = self._thread = None
@@ -312,7 +344,8 @@ class Interactive:
             return
         if job.report is not None:
             self._tell(job.report)
-            self._screen.notify(f"escalera: {job.report.turn.agent} has answered")
+            error, turn = job.report.error, job.report.turn
+            self._notify("answer" if error is None else "failed", turn.agent, turn.answer if error is None else error.message)
             if job.report.error is not None or (job.report.session.state is State.WAITING and any(line.overtaken for line in self._waiting)):
                 self._give_back()
         if job.refused:
@@ -331,6 +364,14 @@ class Interactive:
         if report.error is not None:
             self._view.notice(told(report.error))
         self._view.notice(summary(report))
+
+    def _notify(self, event: Happening, agent: str, text: str) -> None:
+        """Make the user look here, where the terminal has lost the focus."""
+        if self._screen.has_focus:
+            return
+        if self._rings:
+            self._screen.ring(f"escalera: {agent} {'asks' if event == 'question' else 'has answered' if event == 'answer' else 'has failed'}")
+        self._front.notifier(event, session=self._talk.session.id, agent=agent, text=text)
 
     async def _tick(self) -> None:
         """Let the spinner turn."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from orchestrator.cli.asking import POLL, Asking, AtTerminal, left_open
+from orchestrator.cli.briefing import editor_of
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
 from orchestrator.cli.output import write
@@ -28,7 +29,7 @@ class Lines:
 
     def __init__(self, front: Front, talk: Conversation) -> None:
         self._front, self._talk = front, talk
-        self._commands = Commands(front, talk)
+        self._commands = Commands(front, talk, editor_of(front.environ, front.cwd) if front.output.interactive else None)
         self._typed = front.output.interactive
         """Somebody sits there: they are prompted, and a cancelled turn is not the end."""
         self._input = _Input()
@@ -76,6 +77,7 @@ class Lines:
                 wish = self._commands.understand(line, cancel=cancel, typed=self._typed)
                 code = 0 if wish is None else self._turn(wish, cancel)
         except EscaleraError as error:
+            self._front.failed(error)
             self._front.output.notice(told(error))
             code = error.exit_code
         if cancel.is_set() and not (self._typed and _by_user(cancel)):
@@ -84,9 +86,10 @@ class Lines:
 
     def _turn(self, wish: Wish, cancel: Cancel) -> int:
         watcher = watcher_for(self._front.output, as_json=False, stream_json=False)
-        output = self._front.output
+        front, output = self._talk.front, self._front.output
         human = AtTerminal(watcher.quiet, moves=not output.plain) if output.asks else None
-        asking = Asking(self._talk.front.broker(self._talk.store), cancel, human=human, waits=False, watch=watcher.show)
+        notify = self._front.notifier if output.asks else None
+        asking = Asking(front.broker(self._talk.store), cancel, human=human, waits=False, watch=watcher.show, notify=notify)
         with watcher:
             report = self._talk.take(wish, cancel=cancel, ask=asking, watch=watcher.show)
         report = replace(report, notices=(*report.notices, *map(left_open, asking.left)))

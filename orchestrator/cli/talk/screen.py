@@ -107,11 +107,10 @@ class Screen:
         self._output.write_raw(text if text.endswith("\n") else text + "\n")
         self.app.invalidate()
 
-    def notify(self, text: str) -> None:
-        """Ring, and say so to the desktop (OSC 9), where the terminal has lost the focus."""
-        if self._focus and not self.has_focus:
-            self._output.write_raw(f"\x07\x1b]9;{clean(text, keep_newlines=False)[:100]}\x1b\\")
-            self._output.flush()
+    def ring(self, text: str) -> None:
+        """Ring, and say why to the desktop (OSC 9)."""
+        self._output.write_raw(f"\x07\x1b]9;{clean(text, keep_newlines=False)[:100]}\x1b\\")
+        self._output.flush()
 
     def draft(self, text: str) -> None:
         """Give something back to be typed on, in front of what is there."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from orchestrator.cli.spinner import elapsed, frame
 from orchestrator.cli.talk.answer import Answer
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.quoting import one_line
 from orchestrator.terminal import clean
 

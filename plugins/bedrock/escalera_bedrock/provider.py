@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from escalera_bedrock.body import Shape, as_json, converse_body
 from escalera_bedrock.failures import Failure, affordable_tokens, error_of, failure_of, has_expired, refuses_caching, refuses_streaming
 from escalera_bedrock.options import BedrockOptions
 from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOfFunds, ProtocolError, ProviderError, RateLimited
-from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts
+from orchestrator.providers import NO_WIRE, AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts, Wire
 
 if TYPE_CHECKING:
     from escalera_bedrock.client import Connection, Programs
@@ -73,7 +74,7 @@ class BedrockProvider:
         body = converse_body(request, self._shape)
         answer = Answer(where=self._where, model=self._options.model, new_id=_new_call_id)
         try:
-            with ConverseExchange(lambda stop: self._send(body, request.timeouts, stop), request.timeouts, cancel, where=self._where) as exchange:
+            with ConverseExchange(lambda stop: self._send(body, request.timeouts, stop, request.wire), request.timeouts, cancel, where=self._where) as exchange:
                 for event in exchange.events():
                     yield from answer.event(event)
                     if answer.ended:
@@ -116,7 +117,7 @@ class BedrockProvider:
             return self._connection.where
         return self._options.endpoint_url or "Bedrock"
 
-    def _send(self, body: Mapping[str, Any], timeouts: Timeouts, stop: Stop) -> Iterator[StreamEvent]:
+    def _send(self, body: Mapping[str, Any], timeouts: Timeouts, stop: Stop, wire: Wire = NO_WIRE) -> Iterator[StreamEvent]:
         """The call and its events; runs in the exchange's thread."""
         from escalera_bedrock.client import Programs, connect
         from escalera_bedrock.exchange import OPENED
@@ -130,7 +131,7 @@ class BedrockProvider:
             region=options.region, profile=options.profile, endpoint_url=options.endpoint_url, read_timeout=limit, programs=self._programs
         )
         self._connection = connection
-        with wired(connection, stop, limit):
+        with wired(connection, stop, limit, wire):
             if not self._streams:
                 document = connection.client.converse(modelId=options.model, **body)
                 yield OPENED
@@ -139,7 +140,9 @@ class BedrockProvider:
             response = connection.client.converse_stream(modelId=options.model, **body)
             _require_stream(response, connection.where)
             yield OPENED
-            yield from events_in(response["stream"])
+            for event in events_in(response["stream"]):
+                wire.received(f"{json.dumps(event, ensure_ascii=False, default=str)}\n")  # its frames are binary: as botocore reads them
+                yield event
 
     # -- failing
 

@@ -16,7 +16,7 @@ from botocore.utils import get_environ_proxies
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
 from escalera_bedrock.client import CONNECT_TIMEOUT, Connection
-from orchestrator.providers import Stop
+from orchestrator.providers import NO_WIRE, Stop, Wire
 
 _DIAL_SLICE = 1.5
 """Seconds of one attempt to connect, after which it looks whether it shall stop; nothing was sent by then."""
@@ -24,8 +24,8 @@ _SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCK
 
 
 @contextmanager
-def wired(connection: Connection, stop: Stop, read_timeout: float | None) -> Iterator[None]:
-    """Send what this thread's calls of the client send over a connection of their own, and close it at the end.
+def wired(connection: Connection, stop: Stop, read_timeout: float | None, wire: Wire = NO_WIRE) -> Iterator[None]:
+    """Send what this thread's calls of the client send over a connection of their own, and close it at the end; `wire` is told of it.
 
     None is ever used twice: with retries off, one that the server has dropped in the meantime would fail a turn.
     """
@@ -37,7 +37,13 @@ def wired(connection: Connection, stop: Stop, read_timeout: float | None) -> Ite
         if threading.get_ident() != thread:
             return None
         stop.raise_if_stopped()
-        return http.send(request)
+        wire.hide(*connection.secrets, _text(request.headers.get("X-Amz-Security-Token", "")))
+        _tell_request(wire, request)
+        response = http.send(request)
+        wire.received(f"HTTP {response.status_code}\n")
+        if response.status_code >= 300 or not request.stream_output:
+            wire.received(response.content)
+        return response
 
     events.register("before-send.bedrock-runtime", send)
     try:
@@ -45,6 +51,22 @@ def wired(connection: Connection, stop: Stop, read_timeout: float | None) -> Ite
     finally:
         events.unregister("before-send.bedrock-runtime", send)
         http.close()
+
+
+def _tell_request(wire: Wire, request: Any) -> None:
+    wire.begin()
+    wire.sent(f"{request.method} {request.url}\n")
+    for name, value in request.headers.items():
+        wire.sent(f"{name}: {_text(value) if name.lower() in _SHOWN else '***'}\n")
+    wire.sent(b"\n")
+    wire.sent(request.body if isinstance(request.body, str | bytes) else b"")
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+_SHOWN = frozenset({"content-type", "content-length", "user-agent", "x-amz-date"})
 
 
 def _http(connection: Connection, stop: Stop, read_timeout: float | None) -> URLLib3Session:

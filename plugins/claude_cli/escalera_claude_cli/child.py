@@ -21,7 +21,8 @@ from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.prompt_file import SystemPromptFile
 from escalera_claude_cli.timing import Timing
 from orchestrator.errors import InvalidRequest
-from orchestrator.providers import Conversation
+from orchestrator.messages import well_formed
+from orchestrator.providers import NO_WIRE, Conversation, Wire
 
 STDERR_TAIL = 64 * 1024
 CHUNK = 256 * 1024
@@ -69,6 +70,7 @@ class Child:
         try:
             argv = command_line(options, conversation, program=program_path(options.bin, platform), system_prompt_file=self._file.path)
             self._process = _start(argv, cwd, {**environ, **marks})
+            self._call = json_line({"argv": argv, "system_prompt_file": well_formed(conversation.system_text)})
         except BaseException:
             self._file.remove()
             raise
@@ -79,6 +81,7 @@ class Child:
         self._helpers: set[processes.Process] = set()
         self._questions = _Questions()
         self._stays = stays
+        self._wire = NO_WIRE
         self._resulted = False
         self.result: Line | None = None
         """The result line of the turn before: what it counted counts on in the next."""
@@ -88,14 +91,18 @@ class Child:
         _in_thread(self._read, self._process.stdout)
         self._drainer = _in_thread(self._drain, self._process.stderr)
 
-    def begin(self, message: str) -> None:
-        """Begin a turn, with its message; what standard error told before belongs to earlier ones."""
+    def begin(self, message: str, wire: Wire = NO_WIRE) -> None:
+        """Begin a turn, with its message; what standard error told before belongs to earlier ones. `wire` is told of both pipes."""
+        self._wire = wire
+        wire.begin()
+        wire.sent(self._call)
         self._resulted = False
         self._stderr.clear()
         self.send(message)
 
     def send(self, line: str) -> None:
         """Put a line on the child's standard input; never blocks, and is for nothing once the child has gone."""
+        self._wire.sent(line)
         self._input.put(line.encode("ascii"))
 
     def close_input(self) -> None:
@@ -208,6 +215,7 @@ class Child:
         reader = LineReader()
         with pipe:
             while data := os.read(pipe.fileno(), CHUNK):
+                self._wire.received(data)
                 for item in reader.feed(data):
                     self._pass_on(item)
         for item in reader.rest():

@@ -82,7 +82,7 @@ def _turn_of(child: Child, options: ClaudeOptions, request: Request, timing: Tim
     turn = _Turn(request, child, timing, cancel, ask)
     try:
         cancel.raise_if_set()
-        child.begin(user_line(request))
+        child.begin(user_line(request), request.wire)
         yield from turn.events()
     finally:
         in_order = waiting is not None and turn.left_all_in_order()

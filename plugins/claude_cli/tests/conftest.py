@@ -20,8 +20,9 @@ from escalera_claude_cli.provider import ClaudeProvider
 from escalera_claude_cli.timing import Timing
 
 from orchestrator.clock import SystemClock
+from orchestrator.dispatch.desk import Answered, Desk
 from orchestrator.dispatch.heard import Heard
-from orchestrator.dispatch.turn import Answered, Desk, run_turn
+from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import EscaleraError, ProviderError
 from orchestrator.messages import Message, Text, Usage
 from orchestrator.providers import (

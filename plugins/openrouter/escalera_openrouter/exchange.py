@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from escalera_openrouter.http import httpcore, httpx
 from orchestrator.errors import ConfigError, EscaleraError
 from orchestrator.exchange import Exchange
-from orchestrator.providers import Cancel, Stop, Timeouts
+from orchestrator.providers import NO_WIRE, Cancel, Stop, Timeouts, Wire
 
 MAX_BODY = 256 * 1024 * 1024
 """Bytes of one answer."""
@@ -39,6 +40,7 @@ class Call:
     """Called in the reading thread, since a token may have to be asked for first."""
     content: bytes | None = field(default=None, repr=False)
     certificates: Certificates = field(default_factory=lambda: Certificates(None))
+    wire: Wire = NO_WIRE
 
 
 class Certificates:
@@ -99,17 +101,40 @@ def _answer(call: Call, stop: Stop) -> Iterator[Head | bytes]:
     """In the reading thread: the head, then the body."""
     headers = {"accept-encoding": "identity", "user-agent": "escalera", **call.headers(stop)}
     stop.raise_if_stopped()
+    _tell_request(call, headers)
     with (
         httpx.Client(transport=_Transport(call, stop), timeout=None, trust_env=False) as client,
         client.stream(call.method, call.url, headers=headers, content=call.content) as response,
     ):
-        yield Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
+        head = Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
+        call.wire.received(f"HTTP {head.status}\n{_lines(head.headers, hidden=_HIDDEN_BACK)}\n")
+        yield head
         received = 0
         for chunk in response.iter_bytes():
+            call.wire.received(chunk)
             yield chunk
             received += len(chunk)
             if received > MAX_BODY:
                 raise httpx.RemoteProtocolError(f"the answer has more than {MAX_BODY} bytes")
+
+
+def _tell_request(call: Call, headers: Mapping[str, str]) -> None:
+    """What is about to be sent. A header that is not known to be harmless may hold a credential, and so may a URL."""
+    parts = urlsplit(call.url)
+    hidden = [name for name in headers if name.lower() not in _SHOWN]
+    call.wire.begin()
+    call.wire.hide(*(headers[name].removeprefix("Bearer ") for name in hidden))
+    call.wire.sent(f"{call.method} {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{'?***' if parts.query else ''}\n")
+    call.wire.sent(f"{_lines(headers, hidden=hidden)}\n")
+    call.wire.sent(call.content or b"")
+
+
+_SHOWN = frozenset({"content-type", "accept-encoding", "user-agent", "x-title"})
+_HIDDEN_BACK = ("set-cookie",)
+
+
+def _lines(headers: Mapping[str, str], *, hidden: Iterable[str]) -> str:
+    return "".join(f"{name}: {'***' if name in hidden else value}\n" for name, value in headers.items())
 
 
 # -- the connection -------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ class OpenAIProvider:
         from escalera_openrouter.exchange import Call
 
         mask = _Mask(self._endpoint)
-        call = Call("POST", self._endpoint.chat_url, self._headers(mask), encode(self._body(request)), self._certificates)
+        call = Call("POST", self._endpoint.chat_url, self._headers(mask), encode(self._body(request)), self._certificates, request.wire)
         answer = Answer(
             where=self._endpoint.where,
             model=self.model,

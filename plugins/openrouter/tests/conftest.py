@@ -17,8 +17,9 @@ from escalera_openrouter.options import OpenAIOptions, OpenRouterOptions
 from escalera_openrouter.provider import OpenAIProvider
 
 from orchestrator.clock import SystemClock
+from orchestrator.dispatch.desk import Answered, Desk
 from orchestrator.dispatch.heard import Heard
-from orchestrator.dispatch.turn import Answered, Desk, run_turn
+from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import ProviderError
 from orchestrator.messages import Message, Text, Usage
 from orchestrator.providers import (

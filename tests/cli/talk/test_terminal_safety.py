@@ -17,7 +17,7 @@ from orchestrator.cli.talk.conversation import Standing
 from orchestrator.cli.talk.screen import last_lines
 from orchestrator.cli.talk.status import status_line
 from orchestrator.cli.talk.view import Bare, Coloured, Ink, View
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 from orchestrator.session import State
 from orchestrator.terminal import clean
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.cli.talk.screen import last_lines
 from orchestrator.cli.talk.view import Bare, View, between_words
-from orchestrator.dispatch.turn import Shown
+from orchestrator.dispatch.desk import Shown
 
 STARTED = Shown("turn_started", data={"agent": "strong", "role": "escalation", "mode": "first"})
 
