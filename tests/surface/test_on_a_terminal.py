@@ -92,7 +92,7 @@ def test_t104_nothing_that_was_written_elsewhere_drives_the_terminal(shell: Shel
 
 
 ALLOWED = re.compile(rb"\x1b\[(?:[0-9;]*m|[0-9]*[ABCD]|[JK]|\?(?:7|12|25|1|2004)[hl])|[\n\r\b]")
-"""What the screen of a chat is drawn with: colours, moves (one place back is a backspace), clearing to the end, and the modes of wrapping, cursor, keys and pasting."""
+"""What the screen of a chat is drawn with: colours, moves (a backspace for one place back), clearing, modes of wrapping, cursor, keys and pasting."""
 
 
 @pytest.mark.trial("T104")
