@@ -14,13 +14,14 @@ from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.turn import Answered, Desk, Shown, Watch, run_turn
 from orchestrator.errors import EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
+from orchestrator.memory.upkeep import USUAL, Upkeep, keep_up
 from orchestrator.model_names import is_same_model
 from orchestrator.planning.case import Additions, Expiry, Wish
 from orchestrator.planning.plan import NO_ADDITIONS, Plan, plan_turn, started
 from orchestrator.providers import Ask, Cancel
 from orchestrator.recording import Ended, Recorder, Report, record
 from orchestrator.routing import Choice, Route
-from orchestrator.session import EarlierTurns, Outcome, Session, Turn, TurnList, TurnLog
+from orchestrator.session import EarlierTurns, Outcome, Role, Session, Turn, TurnList, TurnLog
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
@@ -42,6 +43,7 @@ class Workplace:
     new_id: Callable[[], str]
     jitter: random.Random
     additions: Additions = NO_ADDITIONS
+    upkeep: Upkeep = USUAL
 
 
 def take_turn(place: Workplace, session: str, wish: Wish, *, cancel: Cancel, ask: Ask, watch: Watch, loaded: bool = True) -> Report:
@@ -104,7 +106,7 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
         crew=place.crew,
         expiry=place.expiry,
         templates=place.templates,
-        percepts=place.store.percepts(session=header.id),
+        memory=place.store.recall,
         workspace=place.workspace,
         now=place.clock.now(),
         additions=place.additions,
@@ -139,10 +141,15 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     if error is None and (other := _other_model(place, plan, answered)) is not None:
         answered.notice(other)
     report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
-    problems = place.additions.hooks.turn_ended(report.turn, report.session)
+    problems = (*place.additions.hooks.turn_ended(report.turn, report.session), *_kept_up(place, plan))
     for problem in problems:
         watch(Shown("notice", problem))
     return replace(report, notices=(*report.notices, *problems))
+
+
+def _kept_up(place: Workplace, plan: Plan) -> tuple[str, ...]:
+    """Consolidation follows every turn that the primary handled (page 4)."""
+    return keep_up(place.store, place.upkeep) if plan.route.role is Role.PRIMARY else ()
 
 
 def _run(plan: Plan, limits: Limits, heard: Heard, answered: Answered, desk: Desk) -> EscaleraError | None:

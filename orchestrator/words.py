@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -37,9 +37,14 @@ class Statement:
 def statement_of(text: str) -> Statement:
     """The text taken apart; costs as much as the text is long."""
     said = list(_tokens(_normal(text)))
-    words = frozenset(word for kind, token in said for word in _words(kind, token) if word not in _SET_ASIDE) or frozenset(["".join(text.split())])
+    words = _counting(said, text)
     affirmed, denied = _affirmed(said)
     return Statement(words, " ".join(sorted(words)), " ".join(sorted(affirmed or words)), denied)
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of the statement alone."""
+    return _counting(_tokens(_normal(text)), text)
 
 
 def likeness(one: frozenset[str], other: frozenset[str]) -> float:
@@ -117,6 +122,10 @@ _CONTRACTIONS = {"can't": "can not", "cannot": "can not", "won't": "will not", "
 _CONTRACTIONS |= {f"{verb}nt": f"{verb} not" for verb in ("do", "does", "did", "is", "are", "was", "were", "has", "have", "should", "must")}
 
 _NUMERALS = re.compile("[〇零一二三四五六七八九十百千万萬亿億兆两兩]{2,}")
+
+
+def _counting(said: Iterable[tuple[Kind, str]], text: str) -> frozenset[str]:
+    return frozenset(word for kind, token in said for word in _words(kind, token) if word not in _SET_ASIDE) or frozenset(["".join(text.split())])
 
 
 def _words(kind: Kind, token: str) -> Iterator[str]:
@@ -245,16 +254,13 @@ def _plain_character(character: str) -> str:
 def _tokens(text: str) -> Iterator[tuple[Kind, str]]:
     kinds = "".join(map(_kind_of, text))
     for found in _TOKEN.finditer(kinds):
-        token = text[found.start() : found.end()]
-        match found.lastgroup:
-            case "word":
-                yield from (("word", word) for word in _spelled_out(token))
-            case "number":
-                yield "number", token
-            case "run":
-                yield "run", token
-            case _:
-                yield "symbol", token
+        start, end = found.span()
+        kind: Kind = found.lastgroup  # type: ignore[assignment]  # the names of its groups are the kinds
+        token = text[start:end]
+        if (kind == "word" and "'" in token) or token in _CONTRACTIONS:
+            yield from (("word", word) for word in _spelled_out(token))
+        else:
+            yield kind, token
 
 
 def _spelled_out(word: str) -> list[str]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
+from orchestrator.context.delivery import stated_marks
 from orchestrator.context.orientation import brief_of
 from orchestrator.crew import Agent, Crew
 from orchestrator.errors import UsageError
 from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
 from orchestrator.hooks import NO_HOOKS, Given, Hooks
 from orchestrator.hookspecs import Signal
-from orchestrator.memory.inject import Chosen, choose
+from orchestrator.memory.inject import Chosen, chosen_of, inquiry_of
 from orchestrator.messages import well_formed
 from orchestrator.modes import Decision, Flags, Mode, decide, facts_of, lost_reason, own_sessions, resumable_session
-from orchestrator.percepts import Percept
+from orchestrator.percepts import Memory
 from orchestrator.plugins import PluginReport
 from orchestrator.routing import Choice, Route, Rules, route, weigh
 from orchestrator.session import Brief, EarlierTurns, ExternalSession, Need, Reason, Role, Session, TurnLog, set_need
@@ -132,7 +132,8 @@ def case_of(
     *,
     crew: Crew,
     expiry: Expiry,
-    percepts: Sequence[Percept],
+    memory: Memory,
+    explain: bool = False,
     workspace: str,
     now: datetime,
     additions: Additions,
@@ -158,13 +159,33 @@ def case_of(
         way=way,
         agent=agent,
         decision=decision,
-        chosen=choose(percepts, agent=agent.name, role=way.role, workspace=workspace, limits=agent.limits),
+        chosen=Chosen((), ()),
         need=_told_need(stand, log, wish, now),
         brief=_brief(stand, wish, decision),
         ratio=_ratio(log, way, agent),
         counterpart=crew.primary if way.role is Role.ESCALATION else crew.escalation,
     )
-    return replace(case, supplies=_supplies(case, additions, sensors.signals))
+    return replace(case, chosen=_chosen(case, memory, explain=explain), supplies=_supplies(case, additions, sensors.signals))
+
+
+def _chosen(case: Case, memory: Memory, *, explain: bool) -> Chosen:
+    """What the memory has for this turn, but for what this very agent said in the conversation that goes on."""
+    agent, role, session = case.agent, case.way.role, case.stand.session
+    need = None if case.need is None else case.need.text
+    recalled = memory(
+        inquiry_of(
+            agent=agent.name,
+            role=role,
+            workspace=case.workspace,
+            session=session.id,
+            limits=agent.limits,
+            prompt=case.wish.prompt,
+            need=need,
+            explain=explain,
+        )
+    )
+    stated = stated_marks({} if case.external is None else case.external.delivered)
+    return chosen_of(recalled, agent=agent.name, role=role, workspace=case.workspace, limits=agent.limits, stated=stated)
 
 
 def _supplies(case: Case, additions: Additions, signals: Given[Signal]) -> Supplies:

@@ -11,15 +11,15 @@ from datetime import datetime
 
 from orchestrator.percepts import Edge, EdgeKind, Percept, Trust, mark_of, subject_key
 from orchestrator.store import rows
-from orchestrator.words import NEAR, Statement, changes_value, likeness, search_words, statement_of
+from orchestrator.words import NEAR, Statement, changes_value, likeness, search_words, statement_of, words_of
 
 _TRUST: dict[Trust, int] = {"tool_output": 0, "agent": 1, "user": 2}
 _NEAREST = 8
 """How many percepts a new one is linked to at most for being near them."""
 _LOOKED_AT = 200
 """How many percepts that share words with a new one are compared with it, the newest first."""
-_RARE = 11
-"""How many words of a statement are looked for at most."""
+_RARE, _WANTED = 9, 3
+"""How many words of a statement are looked for at most, and how many of them a near one must have."""
 
 _HEARD_TOGETHER = (
     " AND (scope = 'global' OR session IS :session) AND (consumer = :consumer OR consumer = 'all' OR :consumer = 'all')"
@@ -123,7 +123,7 @@ class _About:
         if query is None:
             return []
         rowids = "SELECT rowid FROM percept_words WHERE percept_words MATCH :query ORDER BY rowid DESC LIMIT :most"
-        found = [(other, statement_of(other[1]).words) for other in self.where(f"seq IN ({rowids})", query=query, most=_LOOKED_AT)]
+        found = [(other, words_of(other[1])) for other in self.where(f"seq IN ({rowids})", query=query, most=_LOOKED_AT)]
         near = [(other, words) for other, words in found if likeness(words, said.words) >= NEAR]
         return sorted(near, key=lambda entry: -likeness(entry[1], said.words))[:_NEAREST]
 
@@ -147,18 +147,23 @@ def _near_query(content: str, said: Statement) -> str | None:
     """A search that finds every statement near this one.
 
     Of n words such a statement shares 60 % at least, so it misses at most n − that: of the rarest words, as many as may be
-    missed and two more, it has two. A word's length and digits stand for its rarity. Of long statements the rarest eleven words are looked for.
+    missed and three more, it has three. A word's length and digits stand for its rarity. Of long statements the nine rarest words are looked for.
     """
     index = frozenset(search_words(content))
     indexed = index.intersection(form for word in said.words for form in search_words(word)[:1])
     shared = -(-len(said.words) * 3 // 5) - (len(said.words) - len(indexed))
     if len(said.words) < 2 or not indexed:
         return None
-    most = min(len(indexed) - shared + (2 if shared > 1 else 1), _RARE)
-    rare = [quote(word) for word in sorted(indexed, key=lambda word: (not any(map(str.isdigit, word)), -len(word), word))[:most]]
-    if shared < 2:
-        return " OR ".join(rare)
-    return " OR ".join(f"({word} AND ({' OR '.join(rare[place + 1 :])}))" for place, word in enumerate(rare[:-1]))
+    wanted = min(max(shared, 1), _WANTED)
+    rare = sorted(indexed, key=lambda word: (not any(map(str.isdigit, word)), -len(word), word))[: min(len(indexed) - shared + wanted, _RARE)]
+    return _at_least(wanted, [quote(word) for word in rare])
+
+
+def _at_least(count: int, words: Sequence[str]) -> str:
+    """A search for texts that have so many of the words."""
+    if count == 1:
+        return " OR ".join(words)
+    return " OR ".join(f"({word} AND ({_at_least(count - 1, words[place:])}))" for place, word in enumerate(words[: len(words) - count + 1], 1))
 
 
 def quote(word: str) -> str:

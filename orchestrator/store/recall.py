@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from orchestrator.messages import well_formed
-from orchestrator.percepts import GET_WEIGHT, Inquiry, Percept, Recalled
+from orchestrator.percepts import GET_WEIGHT, HEAVIEST, Inquiry, Percept, Recalled
 from orchestrator.store import edges, rows
 from orchestrator.store.percepts import NOW, value_of
 from orchestrator.store.running import WEIGHT
@@ -19,27 +21,28 @@ from orchestrator.workspaces import workspace_key
 
 Notice = Callable[[str], None]
 
-_TERMS = 64
-"""How many different words are searched for at most: the first and the last ones of a long prompt."""
-_TEXT = 16_000
+_TERMS, _TERMS_TIMES_PERCEPTS = (32, 512), 3_200_000
+"""How many different words are searched for at most, the first and the last ones of a long prompt: fewer in a store of many percepts."""
+_TEXT = 32_000
 """Characters of a prompt that are looked at for words: its head and its tail."""
 
 _MEANT = (
     "consumer IN (SELECT value FROM json_each(:consumers)) AND (workspace_key IS NULL OR workspace_key = :place) AND (scope = 'global' OR session = :session)"
 )
 _HIDDEN = (
-    "id IN (SELECT edges.target FROM edges JOIN percepts AS newer ON newer.id = edges.source WHERE edges.kind = 'updates'"
+    "EXISTS (SELECT 1 FROM edges JOIN percepts AS newer ON newer.id = edges.source WHERE edges.kind = 'updates' AND edges.target = percepts.id"
     " AND newer.consumer IN (SELECT value FROM json_each(:consumers)) AND (newer.workspace_key IS NULL OR newer.workspace_key = :place)"
     " AND (newer.scope = 'global' OR newer.session = :session))"
 )
 """An update hides the old statement from whoever is told the new one."""
-_MATCHING = "SELECT rowid, -bm25(percept_words) AS score FROM percept_words WHERE percept_words MATCH :query"
+_PAGE = 256
+"""Matches that are looked at in one go, at first."""
 
 
 def recall(connection: sqlite3.Connection, inquiry: Inquiry, *, platform: str, notice: Notice) -> Recalled:
     """The percepts for this agent, workspace and session that have to do with the text, best first; core ones always."""
     bound = _bound(inquiry, platform)
-    query = None if inquiry.text is None else query_of(inquiry.text)
+    query = None if inquiry.text is None else query_of(inquiry.text, _size(connection))
     found = _ranked(connection, bound | {"query": query, "most": -1 if inquiry.most is None else inquiry.most}, notice)
     ids = [percept.id for percept, _ in found]
     extends = frozenset((edge.source, edge.target) for edge in edges.among(connection, ids, "extends"))
@@ -47,30 +50,29 @@ def recall(connection: sqlite3.Connection, inquiry: Inquiry, *, platform: str, n
 
 
 def best(connection: sqlite3.Connection, inquiry: Inquiry, most: int, *, platform: str, notice: Notice) -> Sequence[Percept]:
-    """What `get_memory` gives: of weight enough, the best that fit the text."""
-    bound = _bound(inquiry, platform) | {"query": query_of(inquiry.text or ""), "most": most, "weight": GET_WEIGHT}
-    columns = f"SELECT {NOW}, score FROM percepts"
-    if bound["query"] is None:
-        statement = f"SELECT {NOW} FROM percepts WHERE {_MEANT} AND {WEIGHT} >= :weight AND NOT {_HIDDEN} ORDER BY {WEIGHT} DESC, id LIMIT :most"
-    else:
-        statement = (
-            f"{columns} JOIN ({_MATCHING}) AS matching ON matching.rowid = seq"
-            f" WHERE {_MEANT} AND {WEIGHT} >= :weight AND NOT {_HIDDEN} ORDER BY score * {WEIGHT} DESC, id LIMIT :most"
-        )
-    rows_found = connection.execute(statement, bound).fetchall()
-    width = len(rows.PERCEPT_COLUMNS.split(", "))
-    return [percept for row in rows_found if (percept := value_of(row[:width], notice)) is not None]
+    """What `get_memory` gives: of weight enough, the best that fit the text; without any words in that, the heaviest."""
+    query = query_of(inquiry.text or "", _size(connection))
+    bound = _bound(inquiry, platform) | {"query": query, "most": most, "weight": GET_WEIGHT}
+    return [percept for percept, _ in _loaded(connection, _ranking(connection, bound, f"AND {WEIGHT} >= :weight"), notice)]
 
 
-def query_of(text: str) -> str | None:
-    """A search for any of the text's words, each quoted, so that none of it is query syntax; `None` for a text without words."""
+def query_of(text: str, size: int = 0) -> str | None:
+    """A search for any of the text's words, each quoted, so that none of it is query syntax; `None` for a text without words.
+
+    `size` is that of the store, in percepts.
+    """
     text = well_formed(text)
     if len(text) > _TEXT:
         text = f"{text[: _TEXT // 2]} {text[-_TEXT // 2 :]}"
     words = list(dict.fromkeys(search_words(text)))
-    if len(words) > _TERMS:
-        words = words[: _TERMS // 2] + words[-_TERMS // 2 :]
+    most = min(max(_TERMS[0], _TERMS_TIMES_PERCEPTS // max(1, size)), _TERMS[1])
+    if len(words) > most:
+        words = words[: most // 2] + words[-most // 2 :]
     return " OR ".join(map(edges.quote, words)) or None
+
+
+def _size(connection: sqlite3.Connection) -> int:
+    return connection.execute("SELECT max(seq) FROM percepts").fetchone()[0] or 0
 
 
 def _bound(inquiry: Inquiry, platform: str) -> dict[str, Any]:
@@ -83,19 +85,45 @@ def _bound(inquiry: Inquiry, platform: str) -> dict[str, Any]:
 
 def _ranked(connection: sqlite3.Connection, bound: Mapping[str, Any], notice: Notice) -> list[tuple[Percept, float]]:
     """Those that match, and all core ones; each once."""
-    if bound["query"] is None:
-        statement = f"SELECT {NOW}, 1.0 FROM percepts WHERE {_MEANT} AND NOT {_HIDDEN} ORDER BY core DESC, {WEIGHT} DESC, id LIMIT :most"
-        found = connection.execute(statement, bound).fetchall()
-    else:
-        ranked = (
-            f"SELECT {NOW}, score FROM percepts JOIN ({_MATCHING}) AS matching ON matching.rowid = seq"
-            f" WHERE {_MEANT} AND NOT {_HIDDEN} ORDER BY score * {WEIGHT} DESC, id LIMIT :most"
+    ranking = _ranking(connection, bound)
+    if bound["query"] is not None:
+        there = dict(ranking)
+        core = connection.execute(
+            f"SELECT seq FROM percepts INDEXED BY percepts_core WHERE core <> 0 AND {_MEANT} AND NOT {_HIDDEN} ORDER BY weight DESC, id LIMIT :most", bound
         )
-        found = connection.execute(ranked, bound).fetchall()
-        there = {row[0] for row in found}
-        core = connection.execute(f"SELECT {NOW}, 0.0 FROM percepts WHERE core <> 0 AND {_MEANT} AND NOT {_HIDDEN} ORDER BY id", bound)
-        found += [row for row in core if row[0] not in there]
-    return [(percept, row[-1]) for row in found if (percept := value_of(row[:-1], notice)) is not None]
+        ranking += [(seq, 0.0) for (seq,) in core if seq not in there]
+    return _loaded(connection, ranking, notice)
+
+
+def _ranking(connection: sqlite3.Connection, bound: Mapping[str, Any], also: str = "") -> list[tuple[int, float]]:
+    """Rows and scores, best first, `most` of them."""
+    if bound["query"] is None:
+        statement = f"SELECT seq, 1.0 FROM percepts WHERE {_MEANT} AND NOT {_HIDDEN} {also} ORDER BY {WEIGHT} DESC, id LIMIT :most"
+        return connection.execute(statement, bound).fetchall()
+    best: list[tuple[float, str, int, float]] = []
+    most = bound["most"] if bound["most"] >= 0 else sys.maxsize
+    statement = f"SELECT seq, id, {WEIGHT} FROM percepts WHERE seq IN (SELECT value FROM json_each(:page)) AND {_MEANT} AND NOT {_HIDDEN} {also}"
+    for page in _pages(connection, bound["query"]):
+        if len(best) == most and (most == 0 or max(page.values()) * HEAVIEST < -best[-1][0]):
+            break  # no weight takes any of the rest in front of these
+        found = connection.execute(statement, {**bound, "page": json.dumps(list(page))})
+        best = sorted([*best, *((-page[seq] * weight, identity, seq, page[seq]) for seq, identity, weight in found)])[:most]
+    return [(seq, score) for _, _, seq, score in best]
+
+
+def _pages(connection: sqlite3.Connection, query: str) -> Iterator[dict[int, float]]:
+    """What matches, with its score, the best first, in pages that grow."""
+    size = _PAGE
+    with closing(connection.execute("SELECT rowid, -rank FROM percept_words WHERE percept_words MATCH ? ORDER BY rank", (query,))) as matches:
+        while page := matches.fetchmany(size):
+            yield dict(page)
+            size *= 2
+
+
+def _loaded(connection: sqlite3.Connection, ranking: Sequence[tuple[int, float]], notice: Notice) -> list[tuple[Percept, float]]:
+    query = f"SELECT seq, {NOW} FROM percepts WHERE seq IN (SELECT value FROM json_each(?))"
+    found = {row[0]: row[1:] for row in connection.execute(query, (json.dumps([seq for seq, _ in ranking]),))}
+    return [(percept, score) for seq, score in ranking if (percept := value_of(found[seq], notice)) is not None]
 
 
 def _withheld(connection: sqlite3.Connection, found: frozenset[str], bound: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -18,8 +18,8 @@ from orchestrator.settings.limits import Limits
 T102 = json.loads((Path(__file__).parents[1] / "trials" / "T102.json").read_text("utf-8"))
 
 
-def percept(ref: str, content: str = "a fact", **changes: object) -> Percept:
-    return Percept(id=ref, content=content, producer="user", **changes)  # type: ignore[arg-type]
+def percept(ref: str, content: str | None = None, **changes: object) -> Percept:
+    return Percept(id=ref, content=f"fact number {ref}" if content is None else content, producer="user", **changes)  # type: ignore[arg-type]
 
 
 def chosen(*percepts: Percept, limits: Limits = Limits(), **changes: object) -> Chosen:  # noqa: B008 - Limits is frozen
