@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -216,8 +216,10 @@ class Store(Protocol):
     def restore(self, ref: str) -> Percept:
         """Bring one back from the archive, by id or unique prefix. Raises `UsageError` when the same has been learned since."""
 
-    def take_in(self, given: Sequence[Percept], links: Sequence[Edge] = (), archived: Sequence[Archived] = ()) -> Sequence[bool]:
-        """Store what was exported as it is, all at once; of each percept whether it is new."""
+    def take_in(
+        self, given: Sequence[Percept], links: Sequence[Edge] = (), archived: Sequence[Archived] = (), *, fresh: Collection[str] = ()
+    ) -> Sequence[bool]:
+        """Store what was exported as it is, all at once; of each percept whether it is new. The `fresh` ones, by id, are linked like any that is heard."""
 
     def close(self) -> None:
         """Let go of the file."""

@@ -192,6 +192,12 @@ def take_in(connection: sqlite3.Connection, percept: Percept, *, aged: int, now:
     return True
 
 
+def relate_all(connection: sqlite3.Connection, new: Sequence[Percept], *, now: datetime, platform: str) -> None:
+    """Link percepts that came in like any that is heard, in their order."""
+    for percept in new:
+        edges.relate(connection, percept, _place(percept.workspace, platform), said_by=percept, new=True, now=now)
+
+
 def take_in_edges(connection: sqlite3.Connection, given: Sequence[Edge], now: datetime) -> None:
     """Those that have both ends; they have counted where they come from."""
     for edge in given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -290,13 +290,17 @@ class SqliteStore:
 
         return database.write(restored)
 
-    def take_in(self, given: Sequence[Percept], links: Sequence[Edge] = (), archived: Sequence[Archived] = ()) -> Sequence[bool]:
+    def take_in(
+        self, given: Sequence[Percept], links: Sequence[Edge] = (), archived: Sequence[Archived] = (), *, fresh: Collection[str] = ()
+    ) -> Sequence[bool]:
         database, now = self._database, self.now()
 
         def taken(connection: sqlite3.Connection) -> Sequence[bool]:
             aged = self._aged(connection)
             new = [percepts.take_in(connection, percept, aged=aged, now=now, platform=database.platform, notice=database.notice) for percept in given]
             percepts.take_in_edges(connection, links, now)
+            linked = [percept for percept, is_new in zip(given, new, strict=True) if is_new and percept.id in fresh]
+            percepts.relate_all(connection, linked, now=now, platform=database.platform)
             percepts.take_in_archived(connection, archived, database.files.archive, database.notice)
             return new
 
