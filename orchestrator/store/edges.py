@@ -18,7 +18,7 @@ _NEAREST = 8
 """How many percepts a new one is linked to at most for being near them."""
 _LOOKED_AT = 200
 """How many percepts that share words with a new one are compared with it, the newest first."""
-_RARE, _WANTED = 9, 3
+_RARE, _WANTED = 11, 3
 """How many words of a statement are looked for at most, and how many of them a near one must have."""
 
 _HEARD_TOGETHER = (
@@ -147,7 +147,7 @@ def _near_query(content: str, said: Statement) -> str | None:
     """A search that finds every statement near this one.
 
     Of n words such a statement shares 60 % at least, so it misses at most n − that: of the rarest words, as many as may be
-    missed and three more, it has three. A word's length and digits stand for its rarity. Of long statements the nine rarest words are looked for.
+    missed and three more, it has three. A word's length and digits stand for its rarity. Of long statements the eleven rarest words are looked for.
     """
     index = frozenset(search_words(content))
     indexed = index.intersection(form for word in said.words for form in search_words(word)[:1])
