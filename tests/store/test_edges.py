@@ -116,7 +116,7 @@ def test_those_of_other_sessions_workspaces_and_agents_are_not_linked(store: Sto
 
 def test_links_are_given_with_a_fact_by_ids_or_prefixes(store: Store) -> None:
     store.learn(user("aaa-1", "one"))
-    standing, _ = store.learn(user("bbb-1", "two words"), [Edge("bbb-1", "aaa", "derives")])
+    store.learn(user("bbb-1", "two words"), [Edge("bbb-1", "aaa", "derives")])
     assert edges(store) == {("bbb-1", "derives", "aaa-1")}
 
     store.learn(user("ccc-1", "two words!"), [Edge("ccc-1", "aaa", "contradicts")])
