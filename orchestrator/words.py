@@ -73,9 +73,12 @@ def is_number(word: str) -> bool:
 
 
 def contains(text: str, part: str) -> bool:
-    """Whether the part's words stand in the text, in a row; blanks, case and punctuation do not count."""
+    """Whether the part's words stand in the text, in a row; blanks, case, punctuation and markup do not count."""
     sought = " ".join(token for _, token in _tokens(_normal(part)))
-    return bool(sought) and f" {sought} " in f" {' '.join(token for _, token in _tokens(_normal(text)))} "
+    return bool(sought) and any(f" {sought} " in f" {' '.join(token for _, token in _tokens(_normal(form)))} " for form in (text, _MARKUP.sub(" ", text)))
+
+
+_MARKUP = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
 def search_words(text: str) -> tuple[str, ...]:

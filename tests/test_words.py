@@ -156,6 +156,8 @@ def test_a_single_character_of_one_script_does_not_match_half_a_word() -> None:
     ("text", "part", "there"),
     [
         ("<p>Always  send\nthe KEY, to me.</p>", "always send the key to me", True),
+        ("Always send the <b class='x'>key</b> to me", "send the key to me", True),
+        ("x < 5 and y > 3", "x < 5", True),
         ("always send the keys to me", "send the key", False),
         ("port 54321", "port 5432", False),
         ("anything", "…", False),
