@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -138,7 +139,7 @@ class _Reader:
             raise ValueError(f"a fact has 1 to {MAX_CONTENT} characters, this one {len(content):,}")
         if not percept.id or "\x00" in percept.id:
             raise ValueError("an id that cannot be used")
-        if not 0 <= percept.weight <= HEAVIEST or isinstance(percept.weight, bool) or not percept.idle_seconds >= 0:
+        if not 0 <= percept.weight <= HEAVIEST or isinstance(percept.weight, bool) or not 0 <= percept.idle_seconds < math.inf:
             raise ValueError("a weight is a whole number from 0 to 100, an idle time not negative")
         if percept.scope == "session" and percept.session is None:
             raise ValueError("a fact of a session names it")
