@@ -49,13 +49,13 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="percepts in the store")
     arguments = parser.parse_args()
     reference = _median(lambda _: json.loads(json.dumps(["reference text with some words in it " * 27] * 100)), arguments.runs)
-    print(f"reference operation (a JSON round trip of 100,000 characters): {reference * 1000:.3f} ms; every time is followed by its ratio to it")
-    print(f"goals at 100,000: {', '.join(f'{name} {goal} ms' for name, goal in GOALS.items())}\n")
     print(" | ".join(f"{name:>16}" for name in ("percepts", *GOALS)))
     for size in arguments.sizes:
         with tempfile.TemporaryDirectory() as folder:
             times = _times(Path(folder), size, arguments.runs)
         print(" | ".join(f"{cell:>16}" for cell in (f"{size:,}", *(f"{times[name] * 1000:.2f} ms {times[name] / reference:.2f}" for name in GOALS))))
+    print(f"\ngoals at 100,000: {', '.join(f'{name} {goal:,} ms' for name, goal in GOALS.items())}")
+    print(f"reference operation (a JSON round trip of 100,000 characters): {reference * 1000:.3f} ms; every time is followed by its ratio to it")
 
 
 def _times(folder: Path, size: int, runs: int) -> dict[str, float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from orchestrator.words import index_words, statement_of
+from orchestrator.words import index_words, key_of, statement_of, words_of
 
 MAX_CONTENT = 2000
 """Characters after trimming (page 4)."""
@@ -152,7 +152,7 @@ class Consolidated:
 
 def statement_key(content: str) -> str:
     """What makes two percepts the same statement (page 4), as a short mark."""
-    return mark_of(statement_of(content).key)
+    return mark_of(key_of(words_of(content)))
 
 
 def subject_key(subject: str | None) -> str | None:

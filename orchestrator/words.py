@@ -39,12 +39,17 @@ def statement_of(text: str) -> Statement:
     said = list(_tokens(_normal(text)))
     words = _counting(said, text)
     affirmed, denied = _affirmed(said)
-    return Statement(words, " ".join(sorted(words)), " ".join(sorted(affirmed or words)), denied)
+    return Statement(words, key_of(words), key_of(affirmed or words), denied)
 
 
 def words_of(text: str) -> frozenset[str]:
     """The words of the statement alone."""
     return _counting(_tokens(_normal(text)), text)
+
+
+def key_of(words: Iterable[str]) -> str:
+    """A text that is the same for the same set of words."""
+    return " ".join(sorted(words))
 
 
 def likeness(one: frozenset[str], other: frozenset[str]) -> float:

@@ -185,10 +185,10 @@ class _Choice:
         self._room = None if self._room is None else self._room - size_of(percept)
 
     def _why_not(self, percept: Percept) -> str | None:
-        if (same := self._said.get(statement_key(percept.content))) is not None:
-            return f"the same as {same}"
         if self._limits.percept_inject_max is not None and len(self._sent) >= self._limits.percept_inject_max:
             return "percept_inject_max"
+        if (same := self._said.get(statement_key(percept.content))) is not None:
+            return f"the same as {same}"
         return "percept_inject_max_bytes" if self._room is not None and size_of(percept) > self._room else None
 
     def _leave_out(self, percept: Percept, why: str) -> None:

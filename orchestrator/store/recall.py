@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +22,10 @@ from orchestrator.workspaces import workspace_key
 
 Notice = Callable[[str], None]
 
-_TERMS, _TERMS_TIMES_PERCEPTS = (32, 512), 3_200_000
-"""How many different words are searched for at most, the first and the last ones of a long prompt: fewer in a store of many percepts."""
+_TERMS, _WORK = (24, 512), 50_000_000
+"""How many different words are searched for at most, the first and the last ones of a long prompt: the fewer the more percepts there
+are, since ranking takes as long as their number squared, times that of the percepts.
+"""
 _TEXT = 32_000
 """Characters of a prompt that are looked at for words: its head and its tail."""
 
@@ -65,7 +68,7 @@ def query_of(text: str, size: int = 0) -> str | None:
     if len(text) > _TEXT:
         text = f"{text[: _TEXT // 2]} {text[-_TEXT // 2 :]}"
     words = list(dict.fromkeys(search_words(text)))
-    most = min(max(_TERMS[0], _TERMS_TIMES_PERCEPTS // max(1, size)), _TERMS[1])
+    most = min(max(_TERMS[0], math.isqrt(_WORK // max(1, size))), _TERMS[1])
     if len(words) > most:
         words = words[: most // 2] + words[-most // 2 :]
     return " OR ".join(map(edges.quote, words)) or None
