@@ -250,6 +250,7 @@ def _fact(plan: Plan, ended: Ended, text: str, channel: str, identity: str) -> P
         scope="session",
         workspace=plan.workspace,
         session=plan.standing.session.id,
+        subject=ended.heard.subjects.get(text),
         created_at=ended.at,
         updated_at=ended.at,
         source={"session": plan.standing.session.id, "turn": ended.turn.index, "agent": plan.agent.name, "by": channel},

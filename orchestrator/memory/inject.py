@@ -24,6 +24,10 @@ class PerceptLimits(Protocol):
     @property
     def percept_inject_max_bytes(self) -> int | None: ...
 
+
+class GateLimits(PerceptLimits, Protocol):
+    """Those, and whether only what is relevant passes."""
+
     @property
     def percept_relevance_gate(self) -> bool: ...
 
@@ -89,7 +93,7 @@ def consumers_of(agent: str, role: Role) -> frozenset[str]:
 
 
 def inquiry_of(
-    *, agent: str, role: Role, workspace: str, session: str | None, limits: PerceptLimits, prompt: str, need: str | None, explain: bool = False
+    *, agent: str, role: Role, workspace: str, session: str | None, limits: GateLimits, prompt: str, need: str | None, explain: bool = False
 ) -> Inquiry:
     """What is asked of the memory for one turn; with the gate off or an empty prompt everything passes (page 4)."""
     most = limits.percept_inject_max
@@ -135,6 +139,11 @@ def _ranked(percepts: Sequence[Percept], relevance: Mapping[str, float] | None) 
         return -percept.weight * (best if percept.core else score), -score if percept.core else 0.0, percept.id
 
     return sorted(percepts, key=rank)
+
+
+def within(percepts: Sequence[Percept], limits: PerceptLimits, withheld: list[tuple[str, str]]) -> Chosen:
+    """Those that fit, in their order; the others join the withheld ones."""
+    return _Choice(percepts, limits, (), withheld).made()
 
 
 class _Choice:

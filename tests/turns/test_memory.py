@@ -11,12 +11,12 @@ import pytest
 from orchestrator.errors import EscaleraError, ProtocolError, RateLimited
 from orchestrator.memory.upkeep import Upkeep
 from orchestrator.messages import ToolCall
-from orchestrator.percepts import Percept
+from orchestrator.percepts import Edge, Percept
 from orchestrator.providers import MessageDone, ToolResultSeen
 from orchestrator.session import Outcome
-from orchestrator.testing.fake_provider import says
+from orchestrator.testing.fake_provider import calls, says
 
-from ..conftest import NONCE, OWN, Scene, local, strong, system, tag, texts
+from ..conftest import NONCE, OWN, TOOLS, Scene, local, strong, system, tag, texts
 
 TRIALS = Path(__file__).parents[1] / "trials"
 DAY = 86_400.0
@@ -108,6 +108,20 @@ def test_what_an_agent_said_itself_is_not_told_to_it_in_the_conversation_in_whic
     scene.ask("when do deploys happen?", escalate=True, fresh=True)
 
     assert "deploys happen on tuesdays" in told(scene, "strong")
+
+
+def test_a_subject_that_an_agent_gives_groups_its_facts_and_a_new_value_updates_the_old(scene: Scene) -> None:
+    port = [ToolCall(f"c{number}", "record_memory", {"content": f"the port is {number}", "subject": "database"}) for number in (5432, 5433)]
+    scene.cast(local=local(calls(port[0]), says("ok"), calls(port[1]), says("ok"), says("ok"), capabilities=TOOLS), strong=strong())
+    scene.ask("remember the port")
+    scene.ask("and now this port")
+    old, new = sorted(scene.store.percepts(session="s1"), key=lambda percept: percept.content)
+
+    scene.ask("which port?")
+
+    assert (old.subject, new.subject) == ("database", "database")
+    assert Edge(new.id, old.id, "updates") in scene.store.edges()
+    assert ["the port is 5432" in told(scene, "local"), "the port is 5433" in told(scene, "local")] == [False, True]
 
 
 @pytest.mark.parametrize(
