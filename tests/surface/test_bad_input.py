@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.store.schema import VERSION
 from orchestrator.testing.openai_server import OpenAIServer, Reply, reply
 
 from .conftest import PROGRAM, Result, Shell
@@ -307,7 +308,7 @@ def test_a_newer_store_is_refused_with_both_versions(told: Shell) -> None:
     before = told.stored()
 
     for result in told.each(["ask", "--json", "hello"], ["plan", "--json", "hello"]):
-        refused(result, code=1, error="StoreTooNew", says=("999", "up to 1", "update"))
+        refused(result, code=1, error="StoreTooNew", says=("999", f"up to {VERSION}", "update"))
 
     assert told.stored() == before
 
