@@ -30,7 +30,7 @@ COMMANDS = {
     "demo": "a guided tour with real inference",
     "session": "list, show, search, export, import, rename, fork, drop",
     "need": "what the user is trying to do: show, set, clear, restore",
-    "memory": "remembered facts: list, learn, forget",
+    "memory": "remembered facts: list, learn, forget, why, stale, archive, restore, consolidate, import, export",
     "usage": "tokens, cache shares and cost",
     "agents": "configured agents: list, check, use, add",
     "plugins": "what is installed, and what failed to load",
