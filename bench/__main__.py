@@ -21,6 +21,7 @@ from orchestrator.context.digest import digest_limits, primary_activity, prior_e
 from orchestrator.history.fit import fit
 from orchestrator.history.render import Viewer
 from orchestrator.history.scope import scope_of
+from orchestrator.memory.inject import recalled_from
 from orchestrator.messages import Text
 from orchestrator.modes import Flags, Mode, decide, facts_of
 from orchestrator.planning.case import Wish
@@ -145,7 +146,7 @@ def _open_to_plan(folder: Path, session_id: str) -> None:
         crew=front.crew(header.workspace),
         expiry=front.expiry,
         templates=front.templates(front.project(header.workspace)),
-        percepts=(),
+        memory=recalled_from(()),
         workspace=header.workspace,
         now=START,
     )

@@ -19,6 +19,7 @@ from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import Cancelled, EscaleraError, SessionLost, StoreError
 from orchestrator.lease import held
 from orchestrator.logbook import Log, no_log
+from orchestrator.memory.upkeep import USUAL, Upkeep, keep_up
 from orchestrator.memory.view import MemoryView
 from orchestrator.messages import Usage
 from orchestrator.model_names import is_same_model
@@ -56,6 +57,7 @@ class Workplace:
     log: Log = no_log
     wires: Wires | None = None
     """Where what goes over the wire is kept; `None` for nowhere."""
+    upkeep: Upkeep = USUAL
 
 
 Revise = Callable[[Plan], str]
@@ -143,7 +145,7 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
         crew=place.crew,
         expiry=place.expiry,
         templates=place.templates,
-        percepts=place.store.percepts(session=header.id),
+        memory=place.store.recall,
         workspace=place.workspace,
         now=place.clock.now(),
         additions=place.additions,
@@ -187,7 +189,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     if error is None and (other := _other_model(place, plan, answered)) is not None:
         answered.notice(other)
     report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
-    problems = place.additions.hooks.turn_ended(report.turn, report.session)
+    problems = (*place.additions.hooks.turn_ended(report.turn, report.session), *_kept_up(place, plan))
     for problem in problems:
         watch(Shown("notice", problem))
     report = replace(report, notices=(*report.notices, *problems))
@@ -200,6 +202,11 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
 def _asking(ask: Ask, turn: Turn, session: str) -> Ask:
     """Each question with the name of who asks."""
     return lambda question: ask(replace(question, session=session, turn=turn.index, agent=turn.agent))
+
+
+def _kept_up(place: Workplace, plan: Plan) -> tuple[str, ...]:
+    """Consolidation follows every turn that the primary handled (page 4)."""
+    return keep_up(place.store, place.upkeep) if plan.route.role is Role.PRIMARY else ()
 
 
 def _noted(watch: Watch, log: Log) -> Watch:

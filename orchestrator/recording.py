@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from orchestrator.context.delivery import with_stated
 from orchestrator.dispatch.desk import Answered
 from orchestrator.dispatch.heard import Heard
 from orchestrator.errors import Cancelled, EscaleraError, LeaseLost, SessionLost, StoreError
-from orchestrator.messages import Part, Text, well_formed
-from orchestrator.percepts import Percept
+from orchestrator.messages import Part, Text, ToolResult, well_formed
+from orchestrator.percepts import INITIAL_WEIGHTS, Percept, Producer, statement_key
 from orchestrator.planning.case import brief_with
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.receipt import receipt_of
@@ -35,10 +36,8 @@ from orchestrator.session import (
     transition,
 )
 from orchestrator.store import Claim, Receipt, Store
+from orchestrator.words import contains
 from orchestrator.workspaces import same_workspace
-
-HEARD_WEIGHT = 70
-"""What a fact weighs that an agent stated (page 4)."""
 
 
 class Recorder:
@@ -211,7 +210,7 @@ def _external_after(plan: Plan, ended: Ended) -> tuple[ExternalSession, ...]:
         turn_index=ended.turn.index,
         model=conversation.model or ended.answered.model_served,
         system_text=conversation.system_text,
-        delivered=plan.texts.delivered,
+        delivered=with_stated(plan.texts.delivered, [statement_key(addressed(text)[1]) for text, _ in ended.heard.facts]),
     )
     return (*_without_conversation(before, plan), now)
 
@@ -230,20 +229,28 @@ def _facts(plan: Plan, ended: Ended, new_id: Callable[[], str]) -> list[Percept]
 
 def _fact(plan: Plan, ended: Ended, text: str, channel: str, identity: str) -> Percept:
     consumer, content = addressed(text)
+    producer: Producer = "primary" if plan.route.role is Role.PRIMARY else "escalation"
     return Percept(
         id=identity,
         content=content,
-        producer="primary" if plan.route.role is Role.PRIMARY else "escalation",
+        producer=producer,
         consumer=consumer,
-        weight=HEARD_WEIGHT,
+        weight=INITIAL_WEIGHTS[producer],
         scope="session",
         workspace=plan.workspace,
         session=plan.standing.session.id,
+        subject=ended.heard.subjects.get(text),
         created_at=ended.at,
         updated_at=ended.at,
-        source={"session": plan.standing.session.id, "turn": ended.turn.index, "by": channel},
-        trust="agent",
+        source={"session": plan.standing.session.id, "turn": ended.turn.index, "agent": plan.agent.name, "by": channel},
+        trust="tool_output" if _is_from_tool(content, plan, ended) else "agent",
     )
+
+
+def _is_from_tool(content: str, plan: Plan, ended: Ended) -> bool:
+    """Whether the words stand in what a tool gave in this turn, and not in the prompt: nobody vouches for those (page 4)."""
+    given = [step.content for step in ended.answered.steps if isinstance(step, ToolResult)]
+    return any(contains(result, content) for result in given) and not contains(plan.wish.prompt, content)
 
 
 def addressed(text: str) -> tuple[str, str]:

@@ -124,8 +124,8 @@ class Scene:
             self.store.save(claim, replace(self.session, **fields))  # type: ignore[arg-type]  # fields of a session
 
     def remember(self, content: str, **fields: object) -> Percept:
-        """A global fact."""
-        values = {"created_at": self.clock.now(), "updated_at": self.clock.now(), **fields}
+        """A global fact that the user asked to keep, so that it is told whatever the prompt is."""
+        values = {"core": True, "created_at": self.clock.now(), "updated_at": self.clock.now(), **fields}
         percept = Percept(id=f"p{next(self._ids)}", content=content, producer="user", **values)  # type: ignore[arg-type]  # fields of a percept
         return self.store.learn(percept)[0]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.documents.plan import plan_document
 from orchestrator.errors import BudgetExceeded, ConfigError, NotFound, UsageError
 from orchestrator.history.budget import PART_OVERHEAD, estimate_tokens, measure, measure_request, measure_text, measure_tools
+from orchestrator.memory.inject import recalled_from
 from orchestrator.messages import Text, ToolCall, ToolResult, Usage
 from orchestrator.percepts import Percept
 from orchestrator.planning.case import Expiry, Wish
@@ -54,7 +55,7 @@ def plan(tmp_path: Path, templates: Templates) -> Planner:
             crew=crew,
             expiry=Expiry(),
             templates=templates,
-            percepts=percepts,
+            memory=recalled_from(percepts),
             workspace="/work/a",
             now=START,
             **more,  # type: ignore[arg-type]  # as `plan_turn` takes them
@@ -362,7 +363,7 @@ def test_a_role_without_an_agent_is_refused(tmp_path: Path, templates: Templates
     crew = crew_of(tmp_path, {"strong": strong()}, roles={"escalation": "strong"})
 
     with pytest.raises(ConfigError, match="no primary agent"):
-        plan_turn(SESSION, TurnList([]), Wish("x"), crew=crew, expiry=Expiry(), templates=templates, percepts=(), workspace="/work/a", now=START)
+        plan_turn(SESSION, TurnList([]), Wish("x"), crew=crew, expiry=Expiry(), templates=templates, memory=recalled_from(()), workspace="/work/a", now=START)
 
 
 @pytest.mark.parametrize("capabilities", [Capabilities(), TOOLS], ids=["by tag", "by tool"])
@@ -460,7 +461,15 @@ def test_a_line_of_the_users_own_that_is_too_long_is_reckoned_with(tmp_path: Pat
     turns = TurnList([p(index, "x" * 100 * index) for index in range(1, 12)])
 
     made = plan_turn(
-        SESSION, turns, Wish("x"), crew=crew, expiry=Expiry(), templates=Templates(overrides_in(tmp_path, "user")), percepts=(), workspace="/work/a", now=START
+        SESSION,
+        turns,
+        Wish("x"),
+        crew=crew,
+        expiry=Expiry(),
+        templates=Templates(overrides_in(tmp_path, "user")),
+        memory=recalled_from(()),
+        workspace="/work/a",
+        now=START,
     )
 
     assert "!" * 400 in made.texts.orientation

@@ -30,7 +30,7 @@ COMMANDS = {
     "demo": "a guided tour with real inference",
     "session": "list, show, search, export, import, rename, fork, drop",
     "need": "what the user is trying to do: show, set, clear, restore",
-    "memory": "remembered facts: list, learn, forget",
+    "memory": "remembered facts: list, learn, forget, why, stale, archive, restore, consolidate, import, export",
     "questions": "what agents ask while they work: list, show, answer, watch",
     "tasks": "turns in the background: list, show, result, cancel",
     "usage": "tokens, cache shares and cost",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.hooks import Hooks
     from orchestrator.hookspecs import Sensing
     from orchestrator.logbook import Logbook
+    from orchestrator.memory.upkeep import Upkeep
     from orchestrator.planning.case import Additions, Expiry
     from orchestrator.plugins import PluginManager
     from orchestrator.routing import Rules
@@ -67,6 +68,8 @@ class Front:
         self._plugins: PluginManager | None = None
         self._notifier: Notifier | None = None
         self._templates: tuple[list[Override], Templates] | None = None
+        self._turns = False
+        """Whether turns were taken."""
         self.clock: Clock = SystemClock()
 
     @cached_property
@@ -387,6 +390,7 @@ class Front:
         from orchestrator.escalation import Workplace
 
         project = self.project(workspace)
+        self._turns = True
         return Workplace(
             store=store,
             crew=crew or self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived),
@@ -401,7 +405,15 @@ class Front:
             additions=self.additions(project),
             log=self.log,
             wires=self.wires,
+            upkeep=self.upkeep,
         )
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """What becomes of remembered facts."""
+        from orchestrator.memory.upkeep import Upkeep
+
+        return Upkeep(self.settings.value("global_archive_after_days"), self.settings.value("percept_store_max"))
 
     @staticmethod
     def duration(text: str, flag: str) -> float:
@@ -479,5 +491,15 @@ class Front:
                 other.close()
         finally:
             if self._store is not None:
+                self._keep_up(self._store)
                 self._store.close()
                 self._tell_notices(self._store)
+
+    def _keep_up(self, store: Store) -> None:
+        """Whoever has taken turns consolidates once more when it exits (page 4)."""
+        for front in (self, *self._others.values()):
+            if front._turns:
+                from orchestrator.memory.upkeep import keep_up
+
+                self.tell_once(*keep_up(store, front.upkeep))
+                return

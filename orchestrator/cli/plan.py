@@ -17,7 +17,8 @@ from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
 from orchestrator.cli.sessions import fresh_session, read_session
 from orchestrator.clock import parse_time
 from orchestrator.errors import NotFound, UsageError
-from orchestrator.percepts import Percept
+from orchestrator.memory.inject import recalled_from
+from orchestrator.percepts import Memory
 from orchestrator.planning.case import Wish
 from orchestrator.planning.plan import Plan, counted, plan_turn, through_rules
 from orchestrator.planning.texts import NEW
@@ -44,7 +45,7 @@ def command(front: Front, /, prompt: tuple[str, ...], session: str | None, sessi
     moment = front.clock.now() if now is None else _time(now)
     wish = Wish(prompt_text(front, prompt, choice["files"], default=EXAMPLE), choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
     with ExitStack() as reading:
-        header, log, percepts = _from_file(front, session_file) if session_file is not None else _from_store(front, session, reading)
+        header, log, memory = _from_file(front, session_file) if session_file is not None else _from_store(front, session, reading)
         front = front.at(header.workspace)
         project = front.project(header.workspace)
         planner = partial(
@@ -52,7 +53,8 @@ def command(front: Front, /, prompt: tuple[str, ...], session: str | None, sessi
             crew=front.crew(header.workspace, with_secrets=False),
             expiry=front.expiry,
             templates=front.templates(project),
-            percepts=percepts,
+            memory=memory,
+            explain=True,
             workspace=header.workspace,
             now=moment,
             additions=front.additions(project),
@@ -72,16 +74,16 @@ def _time(text: str) -> datetime:
         raise UsageError(f"--now: {text!r} is no time", hint="as in 2026-03-01T12:00:00Z") from error
 
 
-def _from_file(front: Front, path: Path) -> tuple[Session, TurnLog, tuple[Percept, ...]]:
+def _from_file(front: Front, path: Path) -> tuple[Session, TurnLog, Memory]:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"--session-file: cannot read {path}: {error.strerror}") from error
     session, turns, _ = read_session(front, data, str(path), new_id=lambda: NEW, new_nonce=lambda: NEW)
-    return session, TurnList(turns), ()
+    return session, TurnList(turns), recalled_from(())
 
 
-def _from_store(front: Front, ref: str | None, reading: ExitStack) -> tuple[Session, TurnLog, tuple[Percept, ...]]:
+def _from_store(front: Front, ref: str | None, reading: ExitStack) -> tuple[Session, TurnLog, Memory]:
     """All of it from one state of the store, for as long as `reading` lasts."""
     store = front.store(read_only=True)
     reading.enter_context(store.snapshot())
@@ -90,8 +92,8 @@ def _from_store(front: Front, ref: str | None, reading: ExitStack) -> tuple[Sess
     except NotFound:
         if ref is not None:
             raise
-        return unborn(fresh_session(front)), TurnList(()), tuple(store.percepts())
-    return session, store.log(session.id), tuple(store.percepts(session=session.id))
+        return unborn(fresh_session(front)), TurnList(()), store.recall
+    return session, store.log(session.id), store.recall
 
 
 def unborn(session: Session) -> Session:

@@ -47,7 +47,19 @@ def delivered_marks(
         "prior_escalation": mark_of(prior_escalation),
         "percepts": sorted(_delivered_ids(before) | set(percepts)),
         **({"contributed": told} if told else {}),
+        **({"stated": sorted(stated)} if (stated := stated_marks(before)) else {}),
     }
+
+
+def with_stated(delivered: Mapping[str, Any], statements: Iterable[str]) -> dict[str, Any]:
+    """The marks with what the agent itself stated in its conversation, which it is not told again there."""
+    stated = stated_marks(delivered) | set(statements)
+    return {**delivered, **({"stated": sorted(stated)} if stated else {})}
+
+
+def stated_marks(delivered: Mapping[str, Any]) -> set[str]:
+    """The statements that the agent made itself in this conversation, by their marks."""
+    return _texts_in(delivered.get("stated"))
 
 
 def is_new(name: str, text: str, delivered: Mapping[str, Any]) -> bool:
@@ -81,8 +93,11 @@ def _joined(blocks: Sequence[SystemBlock]) -> str:
 
 def _delivered_ids(delivered: Mapping[str, Any]) -> set[str]:
     """An imported document may hold anything under `delivered`; what is no list of texts counts as nothing told."""
-    ids = delivered.get("percepts")
-    return {known for known in ids if isinstance(known, str)} if isinstance(ids, list | tuple) else set()
+    return _texts_in(delivered.get("percepts"))
+
+
+def _texts_in(value: object) -> set[str]:
+    return {text for text in value if isinstance(text, str)} if isinstance(value, list | tuple) else set()
 
 
 def _contributed(delivered: Mapping[str, Any]) -> dict[str, str]:

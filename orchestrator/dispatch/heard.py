@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from orchestrator.percepts import MAX_CONTENT
 from orchestrator.providers import ToolSchema
@@ -13,6 +13,8 @@ from orchestrator.tags import MAX_BODY, Tag
 from orchestrator.tools import Tool, ToolFailed, text_argument
 
 Channel = Literal["tag", "tool"]
+MAX_SUBJECT = 200
+"""Characters of what a fact is about."""
 NO_REASON = "(no reason given)"
 """Stands for that of an agent that hands over without one."""
 
@@ -23,6 +25,8 @@ class Heard:
 
     needs: list[tuple[str, Channel]] = field(default_factory=list)
     facts: list[tuple[str, Channel]] = field(default_factory=list)
+    subjects: dict[str, str] = field(default_factory=dict)
+    """What facts are about, by their texts, where that was said."""
     handed_over: str | None = None
     """The reason for handing over, from the first request for it."""
     refused: list[str] = field(default_factory=list)
@@ -76,13 +80,7 @@ def session_tools(heard: Heard, *, hands_over: bool) -> tuple[Tool, ...]:
         ("text", "The user's current goal."),
         lambda text: heard.need(text, "tool"),
     )
-    memory = _tool(
-        "record_memory",
-        "Remember one short fact that will still matter in later conversations, such as a lasting preference. Not for the task at hand.",
-        ("content", "The fact, as one plain sentence."),
-        lambda text: heard.fact(text, "tool"),
-        most=MAX_CONTENT,
-    )
+    memory = _memory_tool(heard)
     if not hands_over:
         return (need, memory)
     escalate = _tool(
@@ -94,11 +92,34 @@ def session_tools(heard: Heard, *, hands_over: bool) -> tuple[Tool, ...]:
     return (need, memory, escalate)
 
 
-def _tool(name: str, description: str, argument: tuple[str, str], act: Callable[[str], str], *, most: int = MAX_BODY) -> Tool:
+def _memory_tool(heard: Heard) -> Tool:
+    parameters = {
+        "type": "object",
+        "properties": {
+            "content": {"type": "string", "description": "The fact, as one plain sentence."},
+            "subject": {
+                "type": "string",
+                "description": "What it is about, in a word or two; a new value for the same subject takes the place of the old one.",
+            },
+        },
+        "required": ["content"],
+    }
+    description = "Remember one short fact that will still matter in later conversations, such as a lasting preference. Not for the task at hand."
+
+    def remember(arguments: Mapping[str, Any]) -> str:
+        content = _bounded(text_argument(arguments, "content"), MAX_CONTENT)
+        if arguments.get("subject") is not None:
+            heard.subjects[content] = _bounded(text_argument(arguments, "subject"), MAX_SUBJECT)
+        return heard.fact(content, "tool")
+
+    return Tool(ToolSchema(name="record_memory", description=description, parameters=parameters), lambda arguments, _: remember(arguments))
+
+
+def _tool(name: str, description: str, argument: tuple[str, str], act: Callable[[str], str]) -> Tool:
     key, meaning = argument
     parameters = {"type": "object", "properties": {key: {"type": "string", "description": meaning}}, "required": [key]}
     schema = ToolSchema(name=name, description=description, parameters=parameters)
-    return Tool(schema, lambda arguments, _: act(_bounded(text_argument(arguments, key), most)))
+    return Tool(schema, lambda arguments, _: act(_bounded(text_argument(arguments, key), MAX_BODY)))
 
 
 def _bounded(text: str, most: int) -> str:

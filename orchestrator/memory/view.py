@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.errors import Ambiguous, NotFound, UsageError
-from orchestrator.memory.inject import PerceptLimits, choose, within
-from orchestrator.memory.recall import relevance
-from orchestrator.percepts import Percept
+from orchestrator.memory.inject import PerceptLimits, choose, consumers_of, within
+from orchestrator.percepts import Inquiry, Percept
 from orchestrator.session import Role
 from orchestrator.store import Store
 
 RECALLED = 5
 """How many are given at once at most, the best first (page 4, Surface)."""
-LIGHTEST_RECALLED = 40
-"""What a percept weighs at least to be recalled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +31,9 @@ class MemoryView:
 
     def recall(self, query: str) -> Sequence[Percept]:
         """The best that have to do with the query, or the heaviest without one. They count as used."""
-        heavy = [percept for percept in self._visible() if percept.weight >= LIGHTEST_RECALLED]
-        if query.strip():
-            scores = relevance(query, heavy)
-            heavy = [percept for percept in heavy if percept.id in scores]
-            heavy.sort(key=lambda percept: (-scores[percept.id] * percept.weight, percept.id))
         most = RECALLED if self._limits.percept_inject_max is None else min(RECALLED, self._limits.percept_inject_max)
-        found = within(heavy, _Most(most, self._limits.percept_inject_max_bytes), []).sent
+        best = self._store.best_percepts(self._inquiry(query if query.strip() else None), most)
+        found = within(best, _Most(most, self._limits.percept_inject_max_bytes), []).sent
         self._store.mark_used([percept.id for percept in found], self._now())
         return found
 
@@ -62,6 +55,9 @@ class MemoryView:
         return self._store.forget(found[0].id)
 
     def _visible(self) -> Sequence[Percept]:
-        """Those meant for this agent, here, heaviest first."""
-        percepts = self._store.percepts(session=self._session)
+        """Those meant for this agent, here, heaviest first; not what a later statement has taken the place of."""
+        percepts = [percept for percept, _ in self._store.recall(self._inquiry(None)).found]
         return choose(percepts, agent=self._agent, role=self._role, workspace=self._workspace, limits=_Most()).sent
+
+    def _inquiry(self, text: str | None) -> Inquiry:
+        return Inquiry(consumers_of(self._agent, self._role), self._workspace, self._session, text)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
 from orchestrator.attachments import without_attachments
+from orchestrator.context.delivery import stated_marks
 from orchestrator.context.orientation import brief_of
 from orchestrator.crew import Agent, Crew
 from orchestrator.errors import UsageError
@@ -16,10 +16,10 @@ from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
 from orchestrator.hooks import NO_HOOKS, Given, Hooks
 from orchestrator.hookspecs import Sensing
 from orchestrator.mcp_client.servers import Offer, ToolServers
-from orchestrator.memory.inject import Chosen, choose
+from orchestrator.memory.inject import Chosen, chosen_of, inquiry_of
 from orchestrator.messages import well_formed
 from orchestrator.modes import Decision, Facts, Flags, Mode, decide, facts_of, lost_reason, own_sessions, resumable_session
-from orchestrator.percepts import Percept
+from orchestrator.percepts import Memory
 from orchestrator.plugins import PluginReport
 from orchestrator.quoting import clipped
 from orchestrator.repetition import asked_before
@@ -147,7 +147,8 @@ def case_of(
     *,
     crew: Crew,
     expiry: Expiry,
-    percepts: Sequence[Percept],
+    memory: Memory,
+    explain: bool = False,
     workspace: str,
     now: datetime,
     additions: Additions,
@@ -178,13 +179,34 @@ def case_of(
         agent=agent,
         facts=facts,
         decision=decision,
-        chosen=choose(percepts, agent=agent.name, role=way.role, workspace=workspace, limits=agent.limits),
+        chosen=Chosen((), ()),
         need=_told_need(stand, log, wish, now),
         brief=_brief(stand, wish, decision),
         ratio=_ratio(log, way, agent),
         counterpart=crew.primary if way.role is Role.ESCALATION else crew.escalation,
     )
-    return replace(case, supplies=_supplies(case, additions, sensed.problems, crew.tool_servers))
+    supplies = _supplies(case, additions, sensed.problems, crew.tool_servers)
+    return replace(case, chosen=_chosen(case, memory, explain=explain), supplies=supplies)
+
+
+def _chosen(case: Case, memory: Memory, *, explain: bool) -> Chosen:
+    """What the memory has for this turn, but for what this very agent said in the conversation that goes on."""
+    agent, role, session = case.agent, case.way.role, case.stand.session
+    need = None if case.need is None else case.need.text
+    recalled = memory(
+        inquiry_of(
+            agent=agent.name,
+            role=role,
+            workspace=case.workspace,
+            session=session.id,
+            limits=agent.limits,
+            prompt=case.wish.said,
+            need=need,
+            explain=explain,
+        )
+    )
+    stated = stated_marks({} if case.external is None else case.external.delivered)
+    return chosen_of(recalled, agent=agent.name, role=role, workspace=case.workspace, limits=agent.limits, stated=stated)
 
 
 def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], servers: ToolServers) -> Supplies:

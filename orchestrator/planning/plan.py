@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -22,7 +22,7 @@ from orchestrator.hooks import Hooks
 from orchestrator.memory.inject import Chosen
 from orchestrator.messages import Message, Text
 from orchestrator.modes import Decision, Facts, Mode
-from orchestrator.percepts import Percept
+from orchestrator.percepts import Memory
 from orchestrator.planning.case import Additions, Case, Expiry, Wish, brief_with, case_of
 from orchestrator.planning.texts import NEW, Texts, Writer
 from orchestrator.providers import Request, Timeouts
@@ -86,7 +86,8 @@ def plan_turn(
     crew: Crew,
     expiry: Expiry,
     templates: Templates,
-    percepts: Sequence[Percept],
+    memory: Memory,
+    explain: bool = False,
     workspace: str,
     now: datetime,
     additions: Additions = NO_ADDITIONS,
@@ -95,6 +96,7 @@ def plan_turn(
 ) -> Plan:
     """Load → who and which mode → memory → context → history that fits.
 
+    `memory` is asked once for what the agent may be told; with `explain`, also for why it is not told the rest.
     `again`: what this very turn was routed by, whose agent was called and said that its own conversation is gone (page 2).
     Raises `UsageError` for an empty prompt, `ConfigError` and `PluginError` for an agent that cannot be built,
     `BudgetExceeded` when what is never dropped is larger than the budget.
@@ -105,7 +107,8 @@ def plan_turn(
         wish,
         crew=crew,
         expiry=expiry,
-        percepts=percepts,
+        memory=memory,
+        explain=explain,
         workspace=workspace,
         now=now,
         additions=additions,

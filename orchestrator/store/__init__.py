@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from orchestrator.messages import CostSource, Part
-from orchestrator.percepts import Percept
+from orchestrator.percepts import Archived, Consolidated, Edge, Engram, Inquiry, Percept, Recalled, Stale
 from orchestrator.providers import Answer
 from orchestrator.questions import StoredQuestion
 from orchestrator.session import Session, Turn, TurnLog
@@ -179,17 +179,62 @@ class Store(Protocol):
     def check(self, seconds: float) -> Health:
         """Read everything there is and look whether it is sound, for so long at most; mends nothing."""
 
-    def learn(self, percept: Percept) -> tuple[Percept, bool]:
-        """Store a percept, or reinforce the one that says the same: (what stands now, whether it is new)."""
+    def learn(self, percept: Percept, links: Sequence[Edge] = ()) -> tuple[Percept, bool]:
+        """Store a percept, or reinforce the one that says the same: (what stands now, whether it is new).
+
+        It is linked to what it contradicts, updates or is near to, and by `links`, in which its own id stands for it.
+        Raises `UsageError` for a content that is empty or too long.
+        """
 
     def percepts(self, *, session: str | None = None) -> Sequence[Percept]:
         """Global percepts and those of the session, heaviest first, ties by id."""
 
-    def forget(self, ref: str) -> Percept:
-        """Remove one, by id or unique prefix, and give it back."""
+    def all_percepts(self) -> Sequence[Percept]:
+        """Those of every session, too, in the order in which they came."""
+
+    def percept(self, ref: str) -> Percept:
+        """One, by id or unique prefix."""
+
+    def edges(self) -> Sequence[Edge]:
+        """All links between percepts, in the order in which they came."""
+
+    def engrams(self, *, session: str | None = None) -> Sequence[Engram]:
+        """The subjects of global percepts and those of the session, heaviest first."""
+
+    def link(self, edge: Edge) -> Edge:
+        """Link two percepts, by id or unique prefix; a link that is there stays as it is."""
+
+    def recall(self, inquiry: Inquiry) -> Recalled:
+        """What an agent may be told: found by full text, best first by score × weight; core percepts always. No use of them yet."""
+
+    def best_percepts(self, inquiry: Inquiry, most: int) -> Sequence[Percept]:
+        """The best of those with weight enough for `get_memory` that fit the inquiry's text. No use of them yet."""
+
+    def forget(self, ref: str, *, purge: bool = False) -> Percept:
+        """Remove one, by id or unique prefix, and give it back; it is kept in the archive, unless it is to be purged from there, too."""
 
     def mark_used(self, ids: Sequence[str], at: datetime) -> None:
         """Percepts that were really sent: sets `last_used_at`, resets `idle_seconds`."""
+
+    def widen(self, ref: str) -> Percept:
+        """From now on this percept, by id or unique prefix, is told everywhere."""
+
+    def consolidate(self, *, archive_after: float | None, most: int | None) -> Consolidated:
+        """One pass of page 4's seven steps; `archive_after` in seconds of running time, `None` is never, and so is a `most` of `None`."""
+
+    def stale(self, archive_after: float) -> Sequence[Stale]:
+        """Global percepts that are not core, with the running time left to each; the next to go first."""
+
+    def archived(self) -> Sequence[Archived]:
+        """What left the store and has not come back, in the order of leaving."""
+
+    def restore(self, ref: str) -> Percept:
+        """Bring one back from the archive, by id or unique prefix. Raises `UsageError` when the same has been learned since."""
+
+    def take_in(
+        self, given: Sequence[Percept], links: Sequence[Edge] = (), archived: Sequence[Archived] = (), *, fresh: Collection[str] = ()
+    ) -> Sequence[bool]:
+        """Store what was exported as it is, all at once; of each percept whether it is new. The `fresh` ones, by id, are linked like any that is heard."""
 
     def add_question(self, stored: StoredQuestion) -> None:
         """Keep a new question. One that is not durable is withdrawn when this store object dies."""

@@ -5,104 +5,339 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from orchestrator.errors import Ambiguous, NotFound, StoreError, UsageError
 from orchestrator.messages import well_formed
-from orchestrator.percepts import Percept, statement_key
-from orchestrator.store import archive, rows
+from orchestrator.percepts import (
+    HEAVIEST,
+    MAX_CONTENT,
+    REINFORCED_BY,
+    RESTORED_WEIGHT,
+    Archived,
+    Edge,
+    Engram,
+    Percept,
+    index_text,
+    statement_key,
+)
+from orchestrator.store import archive, edges, rows
+from orchestrator.store.running import IDLE_SECONDS, KEEP_PART_OF_HOUR, SET_IDLE_FROM_NOW, WEIGHT, count_use
 from orchestrator.workspaces import workspace_key
 
-REINFORCED_BY = 10
-HEAVIEST = 100
-
 Notice = Callable[[str], None]
+
+NOW = rows.PERCEPT_COLUMNS.replace("weight", WEIGHT).replace("idle_seconds", IDLE_SECONDS)
+"""The columns of a percept, with its weight and idle time as they are now."""
 
 _LAST = "\U0010ffff"
 _SHOWN = 40
 """Characters of a percept that an error shows."""
 
 
-def learn(connection: sqlite3.Connection, percept: Percept, *, now: datetime, platform: str, notice: Notice) -> tuple[Percept, bool]:
-    """Store it, or reinforce the one that says the same to the same consumer in the same place."""
-    known = _equivalent(connection, percept, platform, notice)
-    if known is None:
-        return _stored(connection, percept, platform, notice), True
-    heard = replace(known, weight=min(HEAVIEST, known.weight + REINFORCED_BY), updated_at=now, last_used_at=now, idle_seconds=0.0)
-    connection.execute(
-        "UPDATE percepts SET weight = ?, updated_at = ?, last_used_at = ?, idle_seconds = 0 WHERE id = ?",
-        (heard.weight, rows.time_text(now), rows.time_text(now), heard.id),
-    )
-    return heard, False
+def learn(
+    connection: sqlite3.Connection, percept: Percept, *, aged: int, now: datetime, platform: str, notice: Notice, links: Sequence[Edge] = ()
+) -> tuple[Percept, bool]:
+    """Store it, or reinforce the one that says the same to whoever it is meant for.
+
+    Its weight decays from where the counter of running time will stand at `aged` (`running.aged_by_now`). `links` are edges from
+    or to it, which stand for its id whatever stands in the end. Raises `UsageError` for an empty or too long content.
+    """
+    percept = replace(percept, content=_usable(percept.content))
+    place = _place(percept.workspace, platform)
+    known = _equivalent(connection, percept, place, notice)
+    count_use(connection)
+    standing = _stored(connection, percept, platform, notice, aged=aged, now=now) if known is None else _reinforced(connection, known, percept, now, notice)
+    for link in links:
+        ends = [standing.id if end == percept.id else _found(connection, end, notice).id for end in (link.source, link.target)]
+        if ends[0] != ends[1]:
+            edges.add(connection, Edge(ends[0], ends[1], link.kind), now)
+    edges.relate(connection, standing, _place(standing.workspace, platform), said_by=percept, new=known is None, now=now)
+    return standing, known is None
 
 
 def standing(connection: sqlite3.Connection, session: str | None, notice: Notice) -> Sequence[Percept]:
     """Global ones and those of the session, heaviest first, ties by id."""
-    return _read(connection, "WHERE scope = 'global' OR (scope = 'session' AND session = ?) ORDER BY weight DESC, id", (rows.clean_text(session),), notice)
+    found = read(connection, "WHERE scope = 'global' OR (scope = 'session' AND session = ?)", (rows.clean_text(session),), notice)
+    return sorted(found, key=lambda percept: (-percept.weight, percept.id))
 
 
-def forget(connection: sqlite3.Connection, ref: str, kept_in: Path, *, now: datetime, notice: Notice) -> Percept:
-    """Archive it, then remove it. A crash in between leaves both, never neither."""
-    percept = _found(connection, ref, notice)
-    archive.keep(kept_in, percept, reason="forgotten", now=now)
-    connection.execute("DELETE FROM percepts WHERE id = ?", (percept.id,))
+def everything(connection: sqlite3.Connection, notice: Notice) -> Sequence[Percept]:
+    """Those of all sessions, too, in the order in which they came."""
+    return read(connection, "ORDER BY seq", (), notice)
+
+
+def engrams(connection: sqlite3.Connection, session: str | None) -> Sequence[Engram]:
+    """The subjects of those that stand, with the mean of their weights; heaviest first."""
+    members: dict[str, list[tuple[int, str, str]]] = {}
+    query = f"SELECT subject_key, {WEIGHT}, id, subject FROM percepts WHERE subject_key IS NOT NULL AND (scope = 'global' OR session = ?)"
+    for key, weight, identity, subject in connection.execute(query, (rows.clean_text(session),)):
+        members.setdefault(key, []).append((-weight, identity, subject))
+    found = [_engram(sorted(those)) for those in members.values()]
+    return sorted(found, key=lambda engram: (-engram.weight, engram.subject))
+
+
+def find(connection: sqlite3.Connection, ref: str, notice: Notice) -> Percept:
+    """By id or unique prefix. Raises `NotFound`, `Ambiguous`, `UsageError`."""
+    return _found(connection, ref, notice)
+
+
+def forget(connection: sqlite3.Connection, ref: str, kept_in: Path, *, purge: bool, now: datetime, notice: Notice) -> Percept:
+    """Archive it, then remove it. A crash in between leaves both, never neither. With `purge`, no record of it stays, also of one that is archived."""
+    try:
+        percept = _found(connection, ref, notice)
+    except NotFound:
+        if not purge:
+            raise
+        percept = archived_one(connection, ref, kept_in, notice).percept
+    if purge:
+        archive.purge(connection, kept_in, percept.id)
+        remove(connection, [percept.id])
+    else:
+        leave(connection, [percept], kept_in, reason="forgotten", now=now)
     return percept
 
 
 def drop_session(connection: sqlite3.Connection, session: str, kept_in: Path, *, now: datetime, notice: Notice) -> None:
     """Archive and remove what only that session knew."""
-    for percept in _read(connection, "WHERE scope = 'session' AND session = ?", (session,), notice):
-        archive.keep(kept_in, percept, reason="session dropped", now=now)
-        connection.execute("DELETE FROM percepts WHERE id = ?", (percept.id,))
+    leave(connection, read(connection, "WHERE scope = 'session' AND session = ?", (session,), notice), kept_in, reason="session dropped", now=now)
+
+
+def leave(connection: sqlite3.Connection, leaving: Sequence[Percept], kept_in: Path, *, reason: str, now: datetime) -> None:
+    """Append them to the archive with the edges that touch them, and only then remove them. Raises `OSError` with all of them in place."""
+    if leaving:
+        archive.keep(connection, kept_in, [_archived(connection, percept, reason, now) for percept in leaving])
+        remove(connection, [percept.id for percept in leaving])
+
+
+def remove(connection: sqlite3.Connection, identities: Collection[str]) -> None:
+    """From the store, the index and the edges."""
+    bound = [(identity,) for identity in identities]
+    connection.executemany("DELETE FROM percept_words WHERE rowid = (SELECT seq FROM percepts WHERE id = ?)", bound)
+    connection.executemany("DELETE FROM percepts WHERE id = ?", bound)
+    edges.remove(connection, identities)
 
 
 def mark_used(connection: sqlite3.Connection, ids: Sequence[str], at: datetime) -> None:
     """An id that is no longer there is no error: it was forgotten meanwhile."""
-    connection.executemany(
-        "UPDATE percepts SET last_used_at = ?, idle_seconds = 0 WHERE id = ?", [(rows.time_text(at), well_formed(identity)) for identity in ids]
+    if ids:
+        count_use(connection)
+        bound = [(rows.time_text(at), well_formed(identity)) for identity in ids]
+        connection.executemany(f"UPDATE percepts SET last_used_at = ?, {SET_IDLE_FROM_NOW} WHERE id = ?", bound)
+
+
+def widen(connection: sqlite3.Connection, ref: str, *, aged: int, now: datetime, notice: Notice) -> Percept:
+    """From now on it is told in every workspace, and in every session."""
+    percept = _found(connection, ref, notice)
+    count_use(connection)
+    connection.execute(
+        f"UPDATE percepts SET workspace = NULL, workspace_key = NULL, scope = 'global', session = NULL, weight_mark = ?, {SET_IDLE_FROM_NOW},"
+        " updated_at = ? WHERE id = ?",
+        (aged, rows.time_text(now), percept.id),
     )
+    return _one(connection, percept.id, notice)
 
 
-def _equivalent(connection: sqlite3.Connection, percept: Percept, platform: str, notice: Notice) -> Percept | None:
-    workspace = rows.clean_text(percept.workspace)
-    bound = (
-        statement_key(well_formed(percept.content)),
-        percept.scope,
-        well_formed(percept.consumer),
-        None if workspace is None else workspace_key(workspace, platform),
-        rows.clean_text(percept.session) if percept.scope == "session" else None,
-    )
-    where = "WHERE statement = ? AND scope = ? AND consumer = ? AND workspace_key IS ? AND (scope = 'global' OR session IS ?) ORDER BY seq"
-    return next(iter(_read(connection, where, bound, notice)), None)
+# -- out of the archive --------------------------------------------------------------------------
 
 
-def _stored(connection: sqlite3.Connection, percept: Percept, platform: str, notice: Notice) -> Percept:
-    if connection.execute("SELECT 1 FROM percepts WHERE id = ?", (well_formed(percept.id),)).fetchone() is not None:
-        raise StoreError(f"another percept has the id {percept.id}")
-    columns = f"{rows.PERCEPT_COLUMNS}, statement, workspace_key"
-    row = rows.percept_row(percept, platform)
-    connection.execute(f"INSERT INTO percepts ({columns}) VALUES ({', '.join('?' * len(row))})", row)
-    return _read(connection, "WHERE id = ?", (row[0],), notice)[0]
+def archived(connection: sqlite3.Connection, kept_in: Path, notice: Notice) -> Sequence[Archived]:
+    """What the archive holds that does not stand in the store, in the order in which it left."""
+    there = archive.archived(kept_in, notice)
+    return [one for one in there.values() if not _stands(connection, one.percept.id)]
 
 
-def _found(connection: sqlite3.Connection, ref: str, notice: Notice) -> Percept:
-    if not ref or "\x00" in ref:
-        raise UsageError("a percept reference cannot be empty or hold a NUL character")
-    wanted = well_formed(ref)
-    exact = _read(connection, "WHERE id = ?", (wanted,), notice)
-    found = exact or _read(connection, "WHERE id >= ? AND id < ? ORDER BY id", (wanted, wanted + _LAST), notice)
+def archived_one(connection: sqlite3.Connection, ref: str, kept_in: Path, notice: Notice) -> Archived:
+    """By id or unique prefix. Raises `NotFound`, `Ambiguous`, `UsageError`."""
+    wanted = _reference(ref)
+    there = {one.percept.id: one for one in archived(connection, kept_in, notice)}
+    exact = there.get(wanted)
+    found = [exact] if exact is not None else [one for identity, one in sorted(there.items()) if identity.startswith(wanted)]
     if len(found) > 1:
-        shown = "; ".join(f"{percept.id} {percept.content[:_SHOWN]!r}" for percept in found[:10])
-        raise Ambiguous(f"{ref!r} fits {len(found)} percepts: {shown}", candidates=[percept.id for percept in found], hint="give more of the id")
+        raise _ambiguous(ref, [one.percept for one in found])
     if not found:
-        raise NotFound(f"there is no percept {ref!r}", hint="`escalera memory list` shows what there is")
+        raise NotFound(f"there is no archived percept {ref!r}", hint="`escalera memory archive` shows what there is")
     return found[0]
 
 
-def _read(connection: sqlite3.Connection, where: str, bound: Sequence[object], notice: Notice) -> Sequence[Percept]:
-    found = connection.execute(f"SELECT {rows.PERCEPT_COLUMNS} FROM percepts {where}", bound).fetchall()
-    values = (rows.percept_value(row, lambda problem, row=row: notice(f"percept {row[0]}: {problem}")) for row in found)  # type: ignore[misc]  # a default binds the row
-    return [value for value in values if value is not None]
+def restore(connection: sqlite3.Connection, ref: str, kept_in: Path, *, aged: int, now: datetime, platform: str, notice: Notice) -> Percept:
+    """Bring one back from the archive, its idle time 0, with those of its edges that have both ends.
+
+    One whose session is gone becomes global. Raises `UsageError` when the same has been learned since, besides what `archived_one` raises.
+    """
+    percept = archived_one(connection, ref, kept_in, notice).percept
+    if percept.scope == "session" and connection.execute("SELECT 1 FROM sessions WHERE id = ?", (percept.session,)).fetchone() is None:
+        percept = replace(percept, scope="global", session=None)
+    known = _equivalent(connection, percept, _place(percept.workspace, platform), notice)
+    if known is not None:
+        raise UsageError(f"{percept.content[:_SHOWN]!r} has been learned again meanwhile: {known.id}", hint="nothing needs to be restored")
+    weight = percept.weight if percept.core else max(percept.weight, RESTORED_WEIGHT)
+    count_use(connection)
+    back = _stored(connection, replace(percept, weight=weight, idle_seconds=0.0, updated_at=now), platform, notice, aged=aged, now=now)
+    _tie(connection, back.id, archive.archived(kept_in, notice).values(), now)
+    archive.note_restored(connection, kept_in, back.id, now)
+    return back
+
+
+def take_in(connection: sqlite3.Connection, percept: Percept, *, aged: int, now: datetime, platform: str, notice: Notice) -> bool:
+    """Store one that was exported, as it is; whether it is new. One that stands, or that another one stands for, stays as it is."""
+    percept = replace(percept, content=_usable(percept.content))
+    if _stands(connection, well_formed(percept.id)) or _equivalent(connection, percept, _place(percept.workspace, platform), notice) is not None:
+        return False
+    count_use(connection)
+    _stored(connection, percept, platform, notice, aged=aged, now=now)
+    return True
+
+
+def relate_all(connection: sqlite3.Connection, new: Sequence[Percept], *, now: datetime, platform: str) -> None:
+    """Link percepts that came in like any that is heard, in their order."""
+    for percept in new:
+        edges.relate(connection, percept, _place(percept.workspace, platform), said_by=percept, new=True, now=now)
+
+
+def take_in_edges(connection: sqlite3.Connection, given: Sequence[Edge], now: datetime) -> None:
+    """Those that have both ends; they have counted where they come from."""
+    for edge in given:
+        if edge.source != edge.target and all(_stands(connection, end) for end in (edge.source, edge.target)):
+            edges.add(connection, edge, now, applied=True)
+
+
+def take_in_archived(connection: sqlite3.Connection, given: Sequence[Archived], kept_in: Path, notice: Notice) -> None:
+    """Those that neither stand nor are archived here. Raises `OSError`."""
+    if given:
+        there = archive.archived(kept_in, notice)
+        archive.keep(connection, kept_in, [one for one in given if one.percept.id not in there and not _stands(connection, one.percept.id)])
+
+
+# -- within --------------------------------------------------------------------------------------
+
+
+def read(connection: sqlite3.Connection, where: str, bound: Sequence[object], notice: Notice) -> Sequence[Percept]:
+    """The percepts that fit the condition, as they are now. Rows that cannot be read are reported and left out."""
+    found = connection.execute(f"SELECT {NOW} FROM percepts {where}", bound).fetchall()
+    return [value for row in found if (value := value_of(row, notice)) is not None]
+
+
+def value_of(row: rows.Row, notice: Notice) -> Percept | None:
+    """The percept of a row of `NOW`."""
+    return rows.percept_value(row, lambda problem: notice(f"percept {row[0]}: {problem}"))
+
+
+def find_equivalent(connection: sqlite3.Connection, percept: Percept, platform: str, notice: Notice) -> Percept | None:
+    """The one that says the same to whoever it is meant for."""
+    return _equivalent(connection, percept, _place(percept.workspace, platform), notice)
+
+
+def _usable(content: str) -> str:
+    content = well_formed(content).strip()
+    if not content:
+        raise UsageError("a fact cannot be empty", hint="say it in one sentence")
+    if len(content) > MAX_CONTENT:
+        raise UsageError(f"a fact has at most {MAX_CONTENT} characters, this one has {len(content):,}", hint="say it shorter, or as several")
+    return content
+
+
+def _place(workspace: str | None, platform: str) -> str | None:
+    return None if workspace is None else workspace_key(well_formed(workspace), platform)
+
+
+def _equivalent(connection: sqlite3.Connection, percept: Percept, place: str | None, notice: Notice) -> Percept | None:
+    """One that says the same and is told to all whom this one is for; best the one that is told to nobody else.
+
+    What the user asked to keep everywhere also takes the place of what was learned in one workspace.
+    """
+    bound = {
+        "statement": statement_key(percept.content),
+        "consumer": well_formed(percept.consumer),
+        "place": place,
+        "scope": percept.scope,
+        "session": rows.clean_text(percept.session),
+        "core": percept.core,
+    }
+    where = (
+        "WHERE statement = :statement AND consumer IN ('all', :consumer)"
+        " AND (scope = 'global' OR (:scope = 'session' AND session IS :session))"
+        " AND (workspace_key IS NULL OR workspace_key IS :place OR (:core AND consumer = :consumer))"
+        " ORDER BY scope <> :scope, consumer <> :consumer, workspace_key IS NOT :place, seq LIMIT 1"
+    )
+    return next(iter(read(connection, where, bound, notice)), None)  # type: ignore[arg-type]  # bound by name
+
+
+def _reinforced(connection: sqlite3.Connection, known: Percept, heard: Percept, now: datetime, notice: Notice) -> Percept:
+    """Heard again; what the user wants to be kept, or vouches for, is so from now on."""
+    weight = min(HEAVIEST, known.weight + REINFORCED_BY)
+    if heard.core:
+        weight = max(weight, heard.weight)
+        kept = "core = 1, workspace = NULL, workspace_key = NULL, producer = 'user', "
+    else:
+        kept = ""
+    trust = "user" if heard.producer == "user" else known.trust
+    connection.execute(
+        f"UPDATE percepts SET {KEEP_PART_OF_HOUR}, weight = ?, {kept}trust = ?, updated_at = ?, last_used_at = ?, {SET_IDLE_FROM_NOW},"
+        " subject = coalesce(subject, ?), subject_key = coalesce(subject_key, ?) WHERE id = ?",
+        (weight, trust, rows.time_text(now), rows.time_text(now), rows.clean_text(heard.subject), rows.percept_row(heard, "")[-1], known.id),
+    )
+    return _one(connection, known.id, notice)
+
+
+def _stored(connection: sqlite3.Connection, percept: Percept, platform: str, notice: Notice, *, aged: int, now: datetime) -> Percept:
+    if _stands(connection, well_formed(percept.id)):
+        raise StoreError(f"another percept has the id {percept.id}")
+    columns = f"{rows.PERCEPT_COLUMNS}, {rows.DERIVED_COLUMNS}, aged_on"
+    row = (*rows.percept_row(percept, platform), (rows.time_text(now) or "")[:10])
+    cursor = connection.execute(f"INSERT INTO percepts ({columns}) VALUES ({', '.join('?' * len(row))})", row)
+    connection.execute(
+        f"UPDATE percepts SET {SET_IDLE_FROM_NOW}, idle_seconds = ?, weight_mark = ? WHERE seq = ?", (percept.idle_seconds, aged, cursor.lastrowid)
+    )
+    connection.execute("INSERT INTO percept_words (rowid, words) VALUES (?, ?)", (cursor.lastrowid, index_text(percept.content)))
+    return _one(connection, row[0], notice)
+
+
+def _stands(connection: sqlite3.Connection, identity: str) -> bool:
+    return connection.execute("SELECT 1 FROM percepts WHERE id = ?", (identity,)).fetchone() is not None
+
+
+def _one(connection: sqlite3.Connection, identity: str, notice: Notice) -> Percept:
+    return read(connection, "WHERE id = ?", (identity,), notice)[0]
+
+
+def _archived(connection: sqlite3.Connection, percept: Percept, reason: str, now: datetime) -> Archived:
+    return Archived(percept, now, reason, percept.idle_seconds / 86_400, tuple(edges.touching(connection, percept.id)))
+
+
+def _tie(connection: sqlite3.Connection, identity: str, records: Collection[Archived], now: datetime) -> None:
+    """The edges that the percept had when it or the other end left, where the other end stands. They have counted already."""
+    for one in records:
+        for edge in one.edges:
+            if identity in (edge.source, edge.target) and all(_stands(connection, end) for end in (edge.source, edge.target)):
+                edges.add(connection, edge, now, applied=True)
+
+
+def _engram(members: Sequence[tuple[int, str, str]]) -> Engram:
+    weight = round(sum(-weight for weight, _, _ in members) / len(members))
+    return Engram(members[0][2], weight, tuple(identity for _, identity, _ in members))
+
+
+def _reference(ref: str) -> str:
+    if not ref or "\x00" in ref:
+        raise UsageError("a percept reference cannot be empty or hold a NUL character")
+    return well_formed(ref)
+
+
+def _ambiguous(ref: str, found: Sequence[Percept]) -> Ambiguous:
+    shown = "; ".join(f"{percept.id} {percept.content[:_SHOWN]!r}" for percept in found[:10])
+    return Ambiguous(f"{ref!r} fits {len(found)} percepts: {shown}", candidates=[percept.id for percept in found], hint="give more of the id")
+
+
+def _found(connection: sqlite3.Connection, ref: str, notice: Notice) -> Percept:
+    wanted = _reference(ref)
+    exact = read(connection, "WHERE id = ?", (wanted,), notice)
+    found = exact or read(connection, "WHERE id >= ? AND id < ? ORDER BY id", (wanted, wanted + _LAST), notice)
+    if len(found) > 1:
+        raise _ambiguous(ref, found)
+    if not found:
+        raise NotFound(f"there is no percept {ref!r}", hint="`escalera memory list` shows what there is")
+    return found[0]

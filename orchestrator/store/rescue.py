@@ -14,13 +14,13 @@ import shutil
 import sqlite3
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.store import backup, schema
+from orchestrator.store import backup, running, schema
 from orchestrator.store.files import PRIVATE_FILE, SIDES, Files, make_private, present
 
 _READY = "escalera.db.rescued"
@@ -163,7 +163,7 @@ def _salvage(damaged: Path, target: sqlite3.Connection) -> tuple[str, ...]:
 
 
 def _salvage_table(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> bool:
-    columns = _columns(target, table, also=_columns(source, table))
+    columns = _shared_columns(target, table, source.execute(f"PRAGMA table_info({table})"))
     insert = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
     select = f"SELECT rowid, {', '.join(columns)} FROM {table} NOT INDEXED"
     missed: list[int] = []
@@ -175,10 +175,10 @@ def _salvage_table(source: sqlite3.Connection, target: sqlite3.Connection, table
     return not missed
 
 
-def _columns(connection: sqlite3.Connection, table: str, *, of: str = "main", also: Sequence[str] | None = None) -> list[str]:
-    """The table's columns, those that are `also` in another: an older file has fewer."""
-    names = [name for (_, name, *_) in connection.execute(f"PRAGMA {of}.table_info({table})")]
-    return [name for name in names if also is None or name in also]
+def _shared_columns(target: sqlite3.Connection, table: str, theirs: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Columns that another file has, too: one of an older version has fewer."""
+    there = {name for (_, name, *_) in theirs}
+    return [name for (_, name, *_) in target.execute(f"PRAGMA main.table_info({table})") if name in there]
 
 
 _HIGHEST = 2**63 - 1
@@ -241,13 +241,9 @@ def _fill(target: sqlite3.Connection, tables: Sequence[str], files: Files, now: 
             continue
         try:
             target.execute("BEGIN")
-            there = {name for (name,) in target.execute("SELECT name FROM backup.sqlite_master WHERE type = 'table'")}
             for table in tables:
-                columns = ", ".join(_columns(target, table, also=_columns(target, table, of="backup")))
-                if table in _OF_TURNS and (table in there or table not in schema.ADDED):
-                    target.execute(_FILL_OF_TURNS.format(table=table))
-                elif table not in {"leases", "meta"} | _OF_TURNS and columns:
-                    target.execute(f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {columns} FROM backup.{table}")
+                if table not in {"leases", "meta"}:
+                    _fill_table(target, table)
             target.execute("COMMIT")
         except sqlite3.Error:
             if target.in_transaction:
@@ -257,6 +253,15 @@ def _fill(target: sqlite3.Connection, tables: Sequence[str], files: Files, now: 
             target.execute("DETACH backup")
         return made
     return None
+
+
+def _fill_table(target: sqlite3.Connection, table: str) -> None:
+    """What the backup has of a table, in the columns that both have; nothing of one that its version had not."""
+    columns = ", ".join(_shared_columns(target, table, target.execute(f"PRAGMA backup.table_info({table})")))
+    if columns and table in _OF_TURNS:
+        target.execute(_FILL_OF_TURNS.format(table=table))
+    elif columns:
+        target.execute(f"INSERT OR IGNORE INTO main.{table} ({columns}) SELECT {columns} FROM backup.{table}")
 
 
 def _tie(target: sqlite3.Connection, now: datetime) -> None:
@@ -276,3 +281,5 @@ def _tie(target: sqlite3.Connection, now: datetime) -> None:
         (int(now.timestamp()),),
     )
     target.execute("INSERT OR REPLACE INTO meta VALUES ('indexed', 0)")
+    running.mend(target)
+    schema.derive(target)

@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 from orchestrator.clock import parse_time
 from orchestrator.messages import CostSource, Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
-from orchestrator.percepts import Percept, statement_key
+from orchestrator.percepts import Percept, mark_of, subject_key
 from orchestrator.session import Brief, ExternalSession, LastNeed, Need, NeedSource, Outcome, Reason, Role, Session, State, Turn, TurnError
+from orchestrator.words import statement_of
 from orchestrator.workspaces import workspace_key
 
 T = TypeVar("T")
@@ -306,8 +307,13 @@ PERCEPT_COLUMNS = (
 )
 
 
+DERIVED_COLUMNS = "statement, workspace_key, stance, denied, subject_key"
+"""What a percept is compared by."""
+
+
 def percept_row(percept: Percept, platform: str) -> Row:
-    """The columns of `PERCEPT_COLUMNS`, the statement's key and the workspace's."""
+    """The columns of `PERCEPT_COLUMNS` and of `DERIVED_COLUMNS`."""
+    said = statement_of(well_formed(percept.content))
     content, workspace = well_formed(percept.content), clean_text(percept.workspace)
     return (
         well_formed(percept.id),
@@ -326,13 +332,16 @@ def percept_row(percept: Percept, platform: str) -> Row:
         percept.idle_seconds,
         None if percept.source is None else encode(percept.source),
         percept.trust,
-        statement_key(content),
+        mark_of(said.key),
         None if workspace is None else workspace_key(workspace, platform),
+        mark_of(said.stance),
+        int(said.denied),
+        subject_key(clean_text(percept.subject)),
     )
 
 
 def percept_value(row: Row, complain: Complain) -> Percept | None:
-    """The percept of a row; `None` for one that cannot be told any more. Unreadable times are unknown."""
+    """The percept of a row of `PERCEPT_COLUMNS`; `None` for one that cannot be told any more. Unreadable times are unknown."""
     identity, content, producer, consumer, weight, core, scope, workspace, session, subject, created, updated, used, idle, source, trust = row
     try:
         return Percept(

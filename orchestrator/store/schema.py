@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 
 from orchestrator.errors import StoreError, StoreTooNew
+from orchestrator.percepts import index_text, mark_of, statement_key, subject_key
 from orchestrator.store.faults import Damaged
+from orchestrator.words import statement_of
 
 APPLICATION_ID = 0x45534341
 """Marks the file as ours: `ESCA`."""
@@ -96,11 +99,50 @@ _FIRST = (
     "CREATE TABLE unindexed (turn INTEGER PRIMARY KEY)",
 )
 
-_SECOND = (
+_RECEIPTS = (
     # What each turn was decided by; apart from the turns, since it is read only where a turn is explained.
     """CREATE TABLE receipts (
         turn INTEGER NOT NULL PRIMARY KEY REFERENCES turns (id) ON DELETE CASCADE,
         payload TEXT NOT NULL)""",
+)
+
+_DERIVE = """UPDATE percepts SET statement = statement_mark(content), stance = stance_mark(content), denied = is_denied(content),
+    subject_key = subject_key(subject)"""
+_INDEX = "INSERT INTO percept_words (rowid, words) SELECT seq, index_text(content) FROM percepts"
+
+_MEMORY = (
+    # What is derived from the content: `stance` is the same for a statement and its denial.
+    "ALTER TABLE percepts ADD COLUMN stance TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE percepts ADD COLUMN denied INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE percepts ADD COLUMN subject_key TEXT",
+    # Where the counters of running time stood when idle_seconds and weight were true, in milliseconds.
+    "ALTER TABLE percepts ADD COLUMN idle_mark INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE percepts ADD COLUMN weight_mark INTEGER NOT NULL DEFAULT 0",
+    # The number of its last use among all uses.
+    "ALTER TABLE percepts ADD COLUMN use INTEGER NOT NULL DEFAULT 0",
+    # The day for which the weight of one of a session was last reckoned.
+    "ALTER TABLE percepts ADD COLUMN aged_on TEXT",
+    "UPDATE percepts SET idle_seconds = 0, aged_on = substr(coalesce(created_at, updated_at, '9999'), 1, 10)",
+    "CREATE INDEX percepts_by_stance ON percepts (stance)",
+    "CREATE INDEX percepts_by_subject ON percepts (subject_key) WHERE subject_key IS NOT NULL",
+    "CREATE INDEX percepts_by_use ON percepts (use)",
+    "CREATE INDEX percepts_core ON percepts (seq) WHERE core <> 0",
+    """CREATE TABLE edges (
+        seq INTEGER PRIMARY KEY,
+        source TEXT NOT NULL,
+        target TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        applied INTEGER NOT NULL DEFAULT 0,
+        created_at TEXT,
+        UNIQUE (source, target, kind))""",
+    "CREATE INDEX edges_by_target ON edges (target)",
+    "CREATE INDEX edges_updates ON edges (target, source) WHERE kind = 'updates'",
+    "CREATE INDEX edges_unapplied ON edges (seq) WHERE applied = 0",
+    # Words come to it as words.index_words gives them, none with a blank in it: everything else belongs to a word.
+    r"""CREATE VIRTUAL TABLE percept_words USING fts5 (words, tokenize = "ascii tokenchars '!#$%&''()*+,-./:;<=>?@[\]^_`{|}~'")""",
+    "INSERT OR IGNORE INTO meta VALUES ('running', 0), ('aged', 0), ('uses', 0), ('archived', 0)",
+    _DERIVE,
+    _INDEX,
 )
 
 _QUESTIONS = (
@@ -155,13 +197,13 @@ _TASKS = (
         lease_until TEXT NOT NULL)""",
 )
 
-MIGRATIONS = (_FIRST, _SECOND, _QUESTIONS, _TASKS)
+MIGRATIONS = (_FIRST, _RECEIPTS, _MEMORY, _QUESTIONS, _TASKS)
 """One entry for each version: the statements that lead to it from the one before."""
 VERSION = len(MIGRATIONS)
 
-TABLES = ("sessions", "turns", "steps", "receipts", "external_sessions", "leases", "percepts", "meta", "questions", "tasks")
+TABLES = ("sessions", "turns", "steps", "receipts", "external_sessions", "leases", "percepts", "edges", "meta", "questions", "tasks")
 """What holds the user's data, parents first."""
-ADDED = frozenset({"receipts", "questions", "tasks"})
+ADDED = frozenset({"receipts", "edges", "questions", "tasks"})
 """Tables that files of older versions are whole without."""
 
 
@@ -184,6 +226,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the file to this version, in one transaction."""
+    _add_functions(connection)
     connection.execute("BEGIN IMMEDIATE")
     try:
         for statements in MIGRATIONS[version_of(connection) :]:
@@ -195,6 +238,33 @@ def migrate(connection: sqlite3.Connection) -> None:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def derive(connection: sqlite3.Connection) -> None:
+    """Reckon anew what is derived from the percepts' content, and their index: after rows came in from elsewhere."""
+    _add_functions(connection)
+    connection.execute("DELETE FROM percept_words")
+    connection.execute(_DERIVE)
+    connection.execute(_INDEX)
+
+
+def _add_functions(connection: sqlite3.Connection) -> None:
+    for name, work in _FUNCTIONS.items():
+        connection.create_function(name, 1, work, deterministic=True)
+
+
+def _text(value: object) -> str:
+    """What a damaged row may hold in place of a text is none."""
+    return value if isinstance(value, str) else ""
+
+
+_FUNCTIONS: dict[str, Callable[[object], str | int | None]] = {
+    "statement_mark": lambda content: statement_key(_text(content)),
+    "stance_mark": lambda content: mark_of(statement_of(_text(content)).stance),
+    "is_denied": lambda content: int(statement_of(_text(content)).denied),
+    "subject_key": lambda subject: subject_key(_text(subject)),
+    "index_text": lambda content: index_text(_text(content)),
+}
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import Clock
+from orchestrator.errors import UsageError
 from orchestrator.messages import Part, well_formed
-from orchestrator.percepts import Percept
+from orchestrator.percepts import Archived, Consolidated, Edge, Engram, Inquiry, Percept, Recalled, Stale
 from orchestrator.providers import Answer
 from orchestrator.questions import StoredQuestion
 from orchestrator.session import Session, Turn
@@ -25,10 +27,14 @@ from orchestrator.store import (
     SessionSummary,
     UsageKey,
     UsageSum,
+    consolidation,
+    edges,
     health,
     leases,
     percepts,
     questions,
+    recall,
+    running,
     search,
     sessions,
     tasks,
@@ -47,14 +53,19 @@ def open_store(folder: Path, *, clock: Clock, read_only: bool = False) -> Sqlite
     Opened `read_only` it writes no byte and makes no file; where there is none it is empty. Raises `StoreTooNew`,
     `StoreReadOnly`, `StoreFull`, `StoreError`.
     """
-    return SqliteStore(Database(folder, clock, read_only=read_only))
+    return SqliteStore(Database(folder, clock, read_only=read_only), clock)
 
 
 class SqliteStore:
     """A `Store` over one database. Any thread may use it; a turn that was stored survives the death of the process."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
+        self._clock = clock
+        self._opened_at = clock.monotonic()
+        self._counting = threading.Lock()
+        """Held while this process's running time is counted."""
+        self._counted = running.NOTHING if database.read_only else database.read(running.opened)
 
     @property
     def notices(self) -> Sequence[str]:
@@ -205,21 +216,118 @@ class SqliteStore:
 
     # -- percepts ----------------------------------------------------------------------------------
 
-    def learn(self, percept: Percept) -> tuple[Percept, bool]:
-        return self._database.write(lambda connection: self._learned(connection, percept, self.now()))
+    def learn(self, percept: Percept, links: Sequence[Edge] = ()) -> tuple[Percept, bool]:
+        return self._database.write(lambda connection: self._learned(connection, percept, self.now(), links))
 
-    def _learned(self, connection: sqlite3.Connection, percept: Percept, now: datetime) -> tuple[Percept, bool]:
-        return percepts.learn(connection, percept, now=now, platform=self._database.platform, notice=self._database.notice)
+    def _learned(self, connection: sqlite3.Connection, percept: Percept, now: datetime, links: Sequence[Edge] = ()) -> tuple[Percept, bool]:
+        database = self._database
+        return percepts.learn(connection, percept, aged=self._aged(connection), now=now, platform=database.platform, notice=database.notice, links=links)
 
     def percepts(self, *, session: str | None = None) -> Sequence[Percept]:
         return self._database.read(lambda connection: percepts.standing(connection, session, self._database.notice))
 
-    def forget(self, ref: str) -> Percept:
+    def all_percepts(self) -> Sequence[Percept]:
+        return self._database.read(lambda connection: percepts.everything(connection, self._database.notice))
+
+    def percept(self, ref: str) -> Percept:
+        return self._database.read(lambda connection: percepts.find(connection, ref, self._database.notice))
+
+    def edges(self) -> Sequence[Edge]:
+        return self._database.read(edges.everything)
+
+    def engrams(self, *, session: str | None = None) -> Sequence[Engram]:
+        return self._database.read(lambda connection: percepts.engrams(connection, session))
+
+    def link(self, edge: Edge) -> Edge:
+        now, notice = self.now(), self._database.notice
+
+        def linked(connection: sqlite3.Connection) -> Edge:
+            found = Edge(percepts.find(connection, edge.source, notice).id, percepts.find(connection, edge.target, notice).id, edge.kind)
+            if found.source == found.target:
+                raise UsageError("a percept cannot be linked to itself")
+            edges.add(connection, found, now)
+            return found
+
+        return self._database.write(linked)
+
+    def recall(self, inquiry: Inquiry) -> Recalled:
+        database = self._database
+        return database.read(lambda connection: recall.recall(connection, inquiry, platform=database.platform, notice=database.notice))
+
+    def best_percepts(self, inquiry: Inquiry, most: int) -> Sequence[Percept]:
+        database = self._database
+        return database.read(lambda connection: recall.best(connection, inquiry, most, platform=database.platform, notice=database.notice))
+
+    def forget(self, ref: str, *, purge: bool = False) -> Percept:
         database, now = self._database, self.now()
-        return database.write(lambda connection: percepts.forget(connection, ref, database.files.archive, now=now, notice=database.notice))
+        return database.write(lambda connection: percepts.forget(connection, ref, database.files.archive, purge=purge, now=now, notice=database.notice))
 
     def mark_used(self, ids: Sequence[str], at: datetime) -> None:
         self._database.write(lambda connection: percepts.mark_used(connection, ids, at))
+
+    def widen(self, ref: str) -> Percept:
+        now, notice = self.now(), self._database.notice
+        return self._database.write(lambda connection: percepts.widen(connection, ref, aged=self._aged(connection), now=now, notice=notice))
+
+    def consolidate(self, *, archive_after: float | None, most: int | None) -> Consolidated:
+        database, now = self._database, self.now()
+        with self._counting:
+            own = self._own()
+            done, self._counted = database.write(
+                lambda connection: consolidation.consolidate(
+                    connection,
+                    self._counted,
+                    own,
+                    archive=database.files.archive,
+                    archive_after=archive_after,
+                    most=most,
+                    now=now,
+                    platform=database.platform,
+                    notice=database.notice,
+                )
+            )
+        return done
+
+    def stale(self, archive_after: float) -> Sequence[Stale]:
+        return self._database.read(lambda connection: consolidation.stale(connection, archive_after, self._database.notice))
+
+    def archived(self) -> Sequence[Archived]:
+        database = self._database
+        return database.read(lambda connection: percepts.archived(connection, database.files.archive, database.notice))
+
+    def restore(self, ref: str) -> Percept:
+        database, now = self._database, self.now()
+
+        def restored(connection: sqlite3.Connection) -> Percept:
+            return percepts.restore(
+                connection, ref, database.files.archive, aged=self._aged(connection), now=now, platform=database.platform, notice=database.notice
+            )
+
+        return database.write(restored)
+
+    def take_in(
+        self, given: Sequence[Percept], links: Sequence[Edge] = (), archived: Sequence[Archived] = (), *, fresh: Collection[str] = ()
+    ) -> Sequence[bool]:
+        database, now = self._database, self.now()
+
+        def taken(connection: sqlite3.Connection) -> Sequence[bool]:
+            aged = self._aged(connection)
+            new = [percepts.take_in(connection, percept, aged=aged, now=now, platform=database.platform, notice=database.notice) for percept in given]
+            percepts.take_in_edges(connection, links, now)
+            linked = [percept for percept, is_new in zip(given, new, strict=True) if is_new and percept.id in fresh]
+            percepts.relate_all(connection, linked, now=now, platform=database.platform)
+            percepts.take_in_archived(connection, archived, database.files.archive, database.notice)
+            return new
+
+        return database.write(taken)
+
+    def _own(self) -> int:
+        """Milliseconds for which this process has had the store open; a suspended machine and a stepped clock add nothing."""
+        return int((self._clock.monotonic() - self._opened_at) * 1000)
+
+    def _aged(self, connection: sqlite3.Connection) -> int:
+        """From where on the weight of what comes in now decays."""
+        return running.aged_by_now(connection, self._counted, self._own())
 
     # -- questions ---------------------------------------------------------------------------------
 

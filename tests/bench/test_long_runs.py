@@ -16,7 +16,8 @@ def bench(module: str, *arguments: str) -> list[dict[str, str]]:
     """The rows of the table that it prints."""
     result = subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    head, *rows = [[cell.strip() for cell in line.split("|")] for line in result.stdout.splitlines()]
+    table, *_ = result.stdout.split("\n\n")
+    head, *rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
@@ -30,3 +31,10 @@ def test_the_reader_of_server_sent_events_keeps_up_with_the_usual_one() -> None:
     rows = [row for row in bench("bench.wire", "--runs", "5", "--events", "4000") if row["reader"] == "our reader" and row["stream"].startswith("SSE")]
     assert len(rows) == 4
     assert all(float(row["of httpx-sse"]) > 0.5 for row in rows), rows
+
+
+def test_the_memory_is_measured_and_ranks_ten_times_as_many_in_far_less_than_a_hundred_times_the_time() -> None:
+    rows = bench("bench.memory", "--sizes", "100", "1000", "--runs", "5")
+    assert [row["percepts"] for row in rows] == ["100", "1,000"]
+    few, many = (float(row["gate and rank"].split()[0]) for row in rows)
+    assert many < 100 * few

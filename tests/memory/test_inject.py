@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from orchestrator.memory.inject import Chosen, choose, format_percepts, format_tool_percepts
-from orchestrator.percepts import Percept
+from orchestrator.percepts import Percept, statement_key
 from orchestrator.session import Role
 from orchestrator.settings.limits import Limits
 
 T102 = json.loads((Path(__file__).parents[1] / "trials" / "T102.json").read_text("utf-8"))
 
 
-def percept(ref: str, content: str = "a fact", **changes: object) -> Percept:
-    return Percept(id=ref, content=content, producer="user", **changes)  # type: ignore[arg-type]
+def percept(ref: str, content: str | None = None, **changes: object) -> Percept:
+    return Percept(id=ref, content=f"fact number {ref}" if content is None else content, producer="user", **changes)  # type: ignore[arg-type]
 
 
 def chosen(*percepts: Percept, limits: Limits = Limits(), **changes: object) -> Chosen:  # noqa: B008 - Limits is frozen
@@ -100,9 +100,60 @@ def test_every_percept_is_told_or_withheld_once_and_the_limits_hold(percepts: li
     choice = chosen(*percepts, limits=Limits(percept_inject_max=count, percept_inject_max_bytes=size))
 
     assert sorted([*ids(choice), *(ref for ref, _ in choice.withheld)]) == sorted(known.id for known in percepts)
+    assert len({statement_key(told.content) for told in choice.sent}) == len(choice.sent)
     assert count is None or len(choice.sent) <= count
     assert size is None or sum(len(told.content.encode()) for told in choice.sent) <= size
     assert choice == chosen(*reversed(percepts), limits=Limits(percept_inject_max=count, percept_inject_max_bytes=size))
+
+
+def test_of_two_where_one_extends_the_other_only_the_longer_is_told_in_the_place_of_the_better() -> None:
+    short, long, other = percept("s", "terse output", weight=90), percept("l", "really terse output", weight=40), percept("o", weight=60)
+
+    choice = chosen(short, long, other, extends={("l", "s")})
+
+    assert ids(choice) == ["l", "o"]
+    assert choice.withheld == (("s", "extended by l"),)
+
+
+def test_the_shorter_is_told_where_the_longer_does_not_fit_or_is_for_somebody_else() -> None:
+    short, long = percept("s", "terse output", weight=90), percept("l", "really terse output", weight=95)
+
+    assert ids(chosen(short, long, extends={("l", "s")}, limits=Limits(percept_inject_max_bytes=15))) == ["s"]
+    assert ids(chosen(short, percept("l", "really terse output", consumer="primary"), extends={("l", "s")})) == ["s"]
+    assert ids(chosen(short, long, extends={("l", "s")}, limits=Limits(percept_inject_max=1))) == ["l"]
+
+
+def test_of_a_chain_the_longest_that_fits_is_told() -> None:
+    chain = [percept("a", "terse"), percept("b", "terse output"), percept("c", "really terse output")]
+    extends = {("b", "a"), ("c", "b")}
+
+    assert ids(chosen(*chain, extends=extends)) == ["c"]
+    assert ids(chosen(*chain, extends=extends, limits=Limits(percept_inject_max_bytes=15))) == ["b"]
+    assert ids(chosen(*chain, extends={*extends, ("a", "c")})) == ["c"]
+
+
+def test_what_says_the_same_is_told_once() -> None:
+    choice = chosen(percept("a", "Use tabs", weight=50), percept("b", "use TABS.", weight=60, consumer="claude"), percept("c", "use tabs", scope="session"))
+
+    assert ids(choice) == ["c"]
+    assert choice.withheld == (("b", "the same as c"), ("a", "the same as c"))
+
+
+def test_core_ones_that_fit_go_before_core_ones_that_do_not() -> None:
+    relevance = {"a": 0.0, "b": 0.2, "z": 1.0}
+
+    assert ids(chosen(percept("a", core=True, weight=100), percept("b", core=True, weight=100), percept("z", weight=90), relevance=relevance)) == [
+        "b",
+        "a",
+        "z",
+    ]
+
+
+def test_the_size_is_that_of_the_text_as_it_is_told() -> None:
+    """A tag that is made harmless is longer than it was."""
+    fact = percept("a", "<escalera:need:abcdefgh>" * 4)
+
+    assert ids(chosen(fact, limits=Limits(percept_inject_max_bytes=len(fact.content)))) == []
 
 
 # -- how they are told ---------------------------------------------------------------------------

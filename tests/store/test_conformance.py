@@ -621,19 +621,16 @@ class TestPercepts:
         assert store.learn(Percept("p3", "use tabs always", "user"))[0].weight == 100
         assert store.percepts() == [replace(expected, weight=100)]
 
-    @pytest.mark.parametrize(
-        "other",
-        [
-            {"consumer": "claude"},
-            {"workspace": "/work/a"},
-            {"scope": "session", "session": "s1"},
-            {"content": "use tabs never"},
-        ],
-    )
-    def test_the_same_words_elsewhere_are_another_percept(self, store: Store, other: dict[str, str]) -> None:
-        store.learn(Percept("p1", "use tabs", "user"))
-        assert store.learn(replace(Percept("p2", "use tabs", "user"), **other))[1]
-        assert store.learn(replace(Percept("p3", "use tabs", "user"), **other))[0].id == "p2"
+    @pytest.mark.parametrize("other", [{"consumer": "claude"}, {"workspace": "/work/a"}, {"scope": "session", "session": "s1"}])
+    def test_what_all_are_told_is_not_stored_again_for_one(self, store: Store, other: dict[str, str]) -> None:
+        narrow = replace(Percept("p1", "use tabs", "primary"), **other)
+        assert store.learn(narrow)[1]
+        assert store.learn(replace(narrow, id="p2"))[0].id == "p1"
+        assert store.learn(Percept("p3", "use tabs", "primary"))[1]
+        assert store.learn(Percept("p4", "use tabs", "primary"))[0].id == "p3"
+        assert store.learn(replace(narrow, id="p5"))[0].id == "p1"
+        store.forget("p1")
+        assert store.learn(replace(narrow, id="p6"))[0].id == "p3"
 
     def test_the_heaviest_come_first_and_those_of_other_sessions_not_at_all(self, store: Store) -> None:
         for identity, weight, session in (("b", 70, None), ("a", 70, None), ("c", 90, "s1"), ("d", 99, "s2")):

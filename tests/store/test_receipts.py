@@ -73,9 +73,21 @@ def older(sqlite: Opened, folder: Path, completed) -> Path:
     store.close()
     shutil.rmtree(folder / "backups", ignore_errors=True)
     with closing(sqlite3.connect(folder / "escalera.db")) as connection:
-        connection.execute("DROP TABLE receipts")
-        connection.execute("PRAGMA user_version = 1")
+        make_older(connection)
     return folder / "escalera.db"
+
+
+def make_older(connection: sqlite3.Connection) -> None:
+    """Take away what later versions added."""
+    for index in ("percepts_by_stance", "percepts_by_subject", "percepts_by_use", "percepts_core"):
+        connection.execute(f"DROP INDEX {index}")
+    for column in ("stance", "denied", "subject_key", "idle_mark", "weight_mark", "use", "aged_on"):
+        connection.execute(f"ALTER TABLE percepts DROP COLUMN {column}")
+    for table in ("receipts", "edges", "percept_words", "questions", "tasks"):
+        connection.execute(f"DROP TABLE {table}")
+    connection.execute("DELETE FROM meta WHERE key IN ('running', 'aged', 'uses', 'archived')")
+    connection.execute("PRAGMA user_version = 1")
+    connection.commit()
 
 
 def spoil(database: Path, table: str) -> None:
@@ -127,8 +139,7 @@ def test_a_backup_from_before_receipts_still_fills_in(sqlite: Opened, folder: Pa
     sqlite().close()
     for backup in (folder / "backups").glob("*.db"):
         with closing(sqlite3.connect(backup)) as connection:
-            connection.execute("DROP TABLE receipts")
-            connection.execute("PRAGMA user_version = 1")
+            make_older(connection)
     (folder / "escalera.db").write_bytes(b"spoilt" * 10_000)
 
     store = sqlite()

@@ -20,7 +20,7 @@ import pytest
 from orchestrator.clock import parse_time
 from orchestrator.errors import LeaseLost, StoreError
 from orchestrator.messages import Text, Usage
-from orchestrator.percepts import Percept
+from orchestrator.percepts import Edge, Inquiry, Percept
 from orchestrator.session import Brief, ExternalSession, Outcome, Role, Session, State, Turn
 from orchestrator.store import Claim, rescue, schema
 from orchestrator.store.files import Files
@@ -455,6 +455,53 @@ def test_turns_of_a_backup_that_were_open_are_interrupted(sqlite: Opened, folder
     store = sqlite()
     assert store.log("s1").get(0).outcome is Outcome.INTERRUPTED
     assert isinstance(store.claim("s1", "me", timedelta(minutes=1)), Claim)
+
+
+def test_saved_percepts_are_found_linked_and_counted_as_before(filled: Path, folder: Path, sqlite: Opened, clock) -> None:
+    store = sqlite()
+    store.learn(Percept("p2", "the port is 5432", "user", subject="db"))
+    store.learn(Percept("p3", "the port is 5433", "user", subject="db"))
+    store.consolidate(archive_after=None, most=None)
+    clock.advance(hours=2)
+    store.consolidate(archive_after=None, most=None)
+    before = store.percepts()
+    store.close()
+    without_backups(folder)
+    overwrite(filled, 1, b"\0" * 100)
+
+    store = sqlite()
+
+    assert store.percepts() == before
+    assert store.edges() == [Edge("p3", "p2", "updates")]
+    assert [percept.id for percept, _ in store.recall(Inquiry(frozenset({"all"}), "/w", None, "which port?")).found] == ["p3"]
+    assert not store.learn(Percept("p4", "port 5433", "user"))[1]
+    clock.advance(hours=1)
+    store.consolidate(archive_after=None, most=None)
+    assert store.percept("p2").idle_seconds == 10_800
+
+
+def test_a_backup_of_an_older_version_fills_in_what_it_has(filled: Path, folder: Path, sqlite: Opened) -> None:
+    """As one made before an update, whose percepts have fewer columns."""
+    for backup in (folder / "backups").glob("escalera-*.db"):
+        change(
+            backup,
+            "INSERT INTO percepts SELECT seq + 1, 'p2', statement, 'use tabs', producer, consumer, weight, core, scope, workspace, workspace_key, session,"
+            " subject, created_at, updated_at, last_used_at, idle_seconds, source, trust, stance, denied, subject_key, idle_mark, weight_mark, use, aged_on"
+            " FROM percepts",
+        )
+        with closing(sqlite3.connect(backup, isolation_level=None)) as connection:
+            for index in ("percepts_by_stance", "percepts_by_subject", "percepts_by_use"):
+                connection.execute(f"DROP INDEX {index}")
+            for column in ("stance", "denied", "subject_key", "idle_mark", "weight_mark", "use", "aged_on"):
+                connection.execute(f"ALTER TABLE percepts DROP COLUMN {column}")
+            connection.execute("DROP TABLE edges")
+            connection.execute("PRAGMA user_version = 1")
+    overwrite(filled, pages_of(filled, "percepts")[0])
+
+    store = sqlite()
+
+    assert sorted(percept.id for percept in store.percepts()) == ["p1", "p2"]
+    assert [percept.id for percept, _ in store.recall(Inquiry(frozenset({"all"}), "/w", None, "tabs?")).found] == ["p2"]
 
 
 def before_questions(database: Path) -> None:

@@ -73,7 +73,7 @@ store.create(session)
 claim = store.claim("s1", "me", timedelta(hours=1))
 store.open_turn(claim, Turn(0, Role.PRIMARY, "a", "p", outcome=Outcome.OPEN), session)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
 stored = 0
 try:
     while True:

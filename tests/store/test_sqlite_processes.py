@@ -21,6 +21,7 @@ from orchestrator.errors import LeaseLost
 from orchestrator.messages import Text
 from orchestrator.session import Outcome, Session, State
 from orchestrator.store import Claim, HeldBy
+from orchestrator.store.archive import records
 from orchestrator.store.sqlite import SqliteStore, open_store
 
 TRIALS = Path(__file__).parents[1] / "trials"
@@ -262,3 +263,65 @@ def test_processes_that_make_the_store_at_once_make_one(folder: Path, start: Cal
         assert child.communicate()[1] == ""
     with closing(open_store(folder, clock=SystemClock(), read_only=True)) as reader:
         assert len(reader.list(None)) == 4
+
+
+# -- percepts ------------------------------------------------------------------------------------
+
+REMEMBERER = """
+for number in range(int(sys.argv[3])):
+    own, _ = store.learn(Percept(f"{name}-{number}", f"{name} knows the fact number {number}", "primary", weight=20))
+    store.learn(Percept(f"{name}-shared-{number}", f"all know the fact number {number}", "primary", core=True))
+    store.mark_used([own.id], store.now())
+    store.consolidate(archive_after=60.0 if number % 2 else 0.0, most=None)
+    say(own.id)
+for problem in store.notices:
+    say("notice", problem)
+store.close()
+"""
+
+ARCHIVER = """
+number = int(sys.argv[3])
+while True:
+    store.learn(Percept(f"p{number}", f"fact number {number}", "primary", weight=20))
+    say(f"p{number}")
+    if number % 3:
+        store.consolidate(archive_after=0.0, most=None)
+    else:
+        store.forget(f"p{number}")
+    if number % 5 == 0:
+        store.restore(f"p{number}")
+    number += 1
+"""
+
+
+def test_processes_side_by_side_record_use_and_consolidate_without_loss_or_error(
+    folder: Path, start: Callable[..., subprocess.Popen[str]], system: SqliteStore
+) -> None:
+    count = 25
+    children = [start(REMEMBERER, f"w{number}", str(count)) for number in range(3)]
+    told = [child.communicate(timeout=120) for child in children]
+    assert [error for _, error in told] == [""] * 3
+    said = [line for output, _ in told for line in output.split("\n") if line]
+    assert sorted(said) == sorted(f"w{child}-{number}" for child in range(3) for number in range(count))
+    standing, gone = [percept.id for percept in system.all_percepts()], [one.percept.id for one in system.archived()]
+    shared = [identity for identity in standing if "shared" in identity]
+    assert sorted({*standing, *gone} - set(shared)) == sorted(said)
+    assert len(standing) + len(gone) == len({*standing, *gone})
+    assert len(shared) == count  # each once, whoever said it first
+    assert len(records(folder / "memory" / "global-archive.jsonl")) == len(gone)
+    assert integrity(folder) == "ok"
+
+
+@pytest.mark.proof
+def test_a_process_killed_while_it_archives_loses_no_percept(folder: Path, start: Callable[..., subprocess.Popen[str]]) -> None:
+    chance = random.Random(7)
+    known: list[str] = []
+    for _ in range(KILLS):
+        told = _killed_after(start(ARCHIVER, "writer", str(len(known) and int(known[-1][1:]) + 2)), chance.randrange(1, 25))
+        known += [identity for (identity,) in told]
+        with closing(open_store(folder, clock=SystemClock())) as store:
+            standing, gone = [percept.id for percept in store.all_percepts()], [one.percept.id for one in store.archived()]
+            assert set(known) <= {*standing, *gone}
+            assert len(standing) + len(gone) == len({*standing, *gone})
+        assert integrity(folder) == "ok"
+    assert known

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.testing import bedrock_server
-from orchestrator.testing.anthropic_server import AnthropicServer, Say
+from orchestrator.testing.anthropic_server import AnthropicServer, Fail, Say
 from orchestrator.testing.bedrock_server import BedrockServer
-from orchestrator.testing.openai_server import OpenAIServer, reply
+from orchestrator.testing.openai_server import OpenAIServer, json_reply, reply
 
 CLAUDE = os.environ.get("ESCALERA_TEST_CLAUDE") or shutil.which("claude") or ""
 NO_CLAUDE = "no real claude: none on PATH, and ESCALERA_TEST_CLAUDE names none"
@@ -48,6 +48,16 @@ class Backend:
                 self.server.add(*(bedrock_server.say(text) for text in texts))
             case _:
                 self.server.add(*(reply(text) for text in texts))
+
+    def fails(self) -> None:
+        """Lengthen the script by a request that is refused."""
+        match self.kind:
+            case "claude-cli":
+                self.server.add(Fail(400, "invalid_request_error", "no"))
+            case "bedrock":
+                self.server.add(bedrock_server.fail(400, "ValidationException", "no"))
+            case _:
+                self.server.add(json_reply({"error": {"message": "no"}}, status=400))
 
     @property
     def bodies(self) -> list[Any]:

@@ -185,8 +185,12 @@ def _others(run: Run, folder: Path) -> None:
         run(command)
     learned = run("memory learn", "the door is blue")
     assert run("memory learn", "the door is blue")["stored"] is False
+    run("memory learn", "the door is green", "--subject", "door", "--contradicts", learned["id"])
     run("memory list")
+    run("memory why", "which tea?", "--agent", "local")
     run("memory forget", learned["id"])
+    run("memory archive")
+    _memory(run, learned["id"])
     run("agents list")
     run("agents check", code=1)
     for command in ("plugins list", "settings list", "paths"):
@@ -207,6 +211,17 @@ def _others(run: Run, folder: Path) -> None:
     assert "sk-1" not in json.dumps(accepted)
     run("trust", "--list")
     run("trust", "--revoke")
+
+
+def _memory(run: Run, forgotten: str) -> None:
+    (run.shell.cwd / "facts.jsonl").write_text(
+        '{"content": "a light fact", "weight": 20, "id": "light"}\n{"content": "the user likes milk", "id": "milk"}\n{"cut'
+    )
+    run("memory import", str(run.shell.cwd / "facts.jsonl"))
+    run("memory stale")
+    run("memory restore", forgotten)
+    run("memory consolidate")
+    run("memory export")
 
 
 def _overrides(run: Run) -> None:

@@ -91,8 +91,8 @@ def test_t104_nothing_that_was_written_elsewhere_drives_the_terminal(shell: Shel
     assert turn["steps"][0]["name"] == f"run{EVERY}"
 
 
-ALLOWED = re.compile(rb"\x1b\[(?:[0-9;]*m|[0-9]*[ABCD]|[JK]|\?(?:7|12|25|1|2004)[hl])|[\n\r]")
-"""What the screen of a chat is drawn with: colours, moves, clearing to the end, and the modes of wrapping, cursor, keys and pasting."""
+ALLOWED = re.compile(rb"\x1b\[(?:[0-9;]*m|[0-9]*[ABCD]|[JK]|\?(?:7|12|25|1|2004)[hl])|[\n\r\b]")
+"""What the screen of a chat is drawn with: colours, moves (a backspace for one place back), clearing, modes of wrapping, cursor, keys and pasting."""
 
 
 @pytest.mark.trial("T104")

@@ -38,14 +38,16 @@ def cast(scene: Scene) -> Scene:
 
 
 def test_the_facts_that_fit_come_best_first_and_count_as_used(cast: Scene) -> None:
-    port = cast.remember("the database listens on port 5432")
-    cast.remember("the user likes the dark")
+    port = cast.remember("the database listens on port 5432", core=False)
+    cast.remember("the user keeps the database in the dark", core=False)
+    cast.remember("tabs, not spaces", core=False)
     cast.clock.advance(hours=1)
 
     result = called(cast, "get_memory", query="which port has the database?")
 
     assert result.content.index("5432") < result.content.index("dark")
     assert f"[{port.id}]" in result.content
+    assert "tabs" not in result.content
     used = {percept.id: percept.last_used_at for percept in cast.store.percepts()}
     assert used[port.id] == cast.clock.now()
 
@@ -98,7 +100,7 @@ def test_facts_cannot_pose_as_instructions_or_tags(cast: Scene) -> None:
 
 
 def test_an_agent_takes_out_what_no_longer_holds_and_the_user_is_told(cast: Scene) -> None:
-    fact = cast.remember("the port is 5432")
+    fact = cast.remember("the port is 5432", core=False)
 
     result = called(cast, "forget_memory", id=fact.id)
 

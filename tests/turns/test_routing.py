@@ -93,7 +93,7 @@ def test_a_plan_shows_the_turn_that_is_really_sent(scene: Scene) -> None:
             crew=place.crew,
             expiry=place.expiry,
             templates=place.templates,
-            percepts=(),
+            memory=place.store.recall,
             workspace=place.workspace,
             now=place.clock.now(),
             additions=place.additions,

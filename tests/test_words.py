@@ -1,0 +1,189 @@
+"""Statements are compared by what they say, in any script; what differs in a word or a number stays apart."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.words import changes_value, contains, index_words, likeness, search_words, statement_of, words_of
+
+
+def key(text: str) -> str:
+    return statement_of(text).key
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The user prefers dark mode", "  user  prefers DARK mode. "),
+        ("Tests are run with `make check`!", "tests run with make check"),
+        ("The café opens", "the cafe\u0301 opens"),
+        ("Ｐｏｒｔ ５４３２", "port 5432"),
+        ("the port is ٥٤٣٢", "port 5432"),
+        ("It doesn't work", "It doesn\u2019t work"),
+        ("It doesn't work", "it does not work"),
+        ("Straße", "STRASSE"),
+        ("用户喜欢喝茶。", "用户喜欢喝茶"),
+        ("ผู้ใช้ชอบชา", "ผู้ใช้ชอบชา!"),
+        ("likes 🍕", "likes 🍕\ufe0f"),
+        ("soft\u00adware", "software"),
+    ],
+)
+def test_the_same_said_otherwise_is_equivalent(one: str, other: str) -> None:
+    assert key(one) == key(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("do X", "do not X"),
+        ("do X", "never do X"),
+        ("port 5432", "port 5433"),
+        ("port ٥٤٣٢", "port ٥٤٣٣"),
+        ("version 3.5", "version 5.3"),
+        ("version 3.5", "version 35"),
+        ("offset 5", "offset -5"),
+        ("costs $5", "costs €5"),
+        ("at most 10", "at most 10%"),
+        ("x < 5", "x > 5"),
+        ("writes C", "writes C++"),
+        ("writes C", "writes C#"),
+        ("likes 🍕", "likes 🍔"),
+        ("with tests", "without tests"),
+        ("user prefers dark mode", "user prefers light mode"),
+        ("résumé", "resume"),
+        ("使用制表符", "不要使用制表符"),
+        ("端口五四三二", "端口五四三三"),
+        ("端口一一一", "端口一一"),
+        ("甲比乙高", "乙比甲高"),
+        ("タブを使う", "タブを使わない"),
+        ("ใช้แท็บ", "ไม่ใช้แท็บ"),
+        ("मैं चाय पीता हूँ", "मैं चाय पीती हूँ"),
+        ("!!!", "???"),
+        ("the", "a"),
+    ],
+)
+def test_facts_that_differ_in_a_word_a_number_or_a_sign_stay_apart(one: str, other: str) -> None:
+    assert key(one) != key(other)
+
+
+@pytest.mark.parametrize(
+    ("affirmed", "denied"),
+    [
+        ("Use tabs", "Do not use tabs"),
+        ("Use tabs", "don't use tabs!"),
+        ("Always deploy on Fridays", "Never deploy on Fridays"),
+        ("The user likes tea", "The user does not like tea"),
+        ("The user uses vim", "The user no longer uses vim"),
+        ("The tests are slow", "The tests aren't slow"),
+        ("It can wait", "It cannot wait"),
+        ("Der Nutzer mag Tee", "Der Nutzer mag keinen Tee"),
+        ("Пользователь любит чай", "Пользователь не любит чай"),
+        ("l'utilisateur aime le thé", "l'utilisateur n'aime pas le thé"),
+        ("使用制表符", "不要使用制表符"),
+        ("有测试", "没有测试"),
+        ("タブを使う", "タブを使わない"),
+        ("テストを実行する", "テストを実行しない"),
+        ("ใช้แท็บ", "ไม่ใช้แท็บ"),
+        ("المستخدم يحب الشاي", "المستخدم لا يحب الشاي"),
+    ],
+)
+def test_a_statement_and_its_denial_take_opposite_stands_on_the_same(affirmed: str, denied: str) -> None:
+    yes, no = statement_of(affirmed), statement_of(denied)
+
+    assert yes.stance == no.stance
+    assert (yes.denied, no.denied) == (False, True)
+    assert yes.key != no.key
+
+
+def test_others_take_no_stand_on_the_same() -> None:
+    assert statement_of("use tabs").stance != statement_of("do not use spaces").stance
+    assert statement_of("port 5432").stance != statement_of("not port 5433").stance
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ("The port is 5432", "The port is 5433", True),
+        ("User prefers dark mode", "User prefers light mode", True),
+        ("The editor is vim", "The editor is emacs now", True),
+        ("editor = vim", "editor = emacs", True),
+        ("Ann likes tea", "Ann likes chess", False),
+        ("Deploys happen on Tuesdays", "Deploys need approval by Ann", False),
+        ("The port is 5432", "The port is 5432 on the test server", False),
+        ("The port is 5432", "the port is 5432.", False),
+        ("数据库端口是五四三二", "数据库端口是五四三三", True),
+    ],
+)
+def test_a_value_is_changed_where_the_rest_is_the_same(old: str, new: str, *, changed: bool) -> None:
+    assert changes_value(old, new) is changed
+
+
+@pytest.mark.parametrize(
+    ("prompt", "percept"),
+    [
+        ("how do I deploy?", "Deploys happen on Tuesdays"),
+        ("deploying it", "The user deployed to Fly"),
+        ("run the test", "Tests are run with make"),
+        ("use a cafe", "The café opens at nine"),
+        ("which port", "the db listens on port 5432"),
+        ("is localhost:5432 free?", "port 5432"),
+        ("喝茶好吗", "用户喜欢喝茶"),
+        ("茶", "用户喜欢喝茶"),
+        ("my_table is large", "the table has an index"),
+        ("🍕?", "likes 🍕"),
+        ("C++ or C", "writes C++"),
+    ],
+)
+def test_a_search_finds_other_forms_of_a_word(prompt: str, percept: str) -> None:
+    assert set(search_words(prompt)) & set(index_words(percept))
+
+
+def test_small_words_are_not_searched_for_unless_there_are_no_others() -> None:
+    assert search_words("what is the port of it?") == ("port",)
+    assert search_words("to be or not to be") == ("to", "be", "or", "not", "to", "be")
+    assert search_words(" …!") == ()
+
+
+def test_a_single_character_of_one_script_does_not_match_half_a_word() -> None:
+    assert not set(search_words("使馆在哪里")) & set(index_words("使用制表符"))
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "there"),
+    [
+        ("<p>Always  send\nthe KEY, to me.</p>", "always send the key to me", True),
+        ("Always send the <b class='x'>key</b> to me", "send the key to me", True),
+        ("x < 5 and y > 3", "x < 5", True),
+        ("always send the keys to me", "send the key", False),
+        ("port 54321", "port 5432", False),
+        ("anything", "…", False),
+    ],
+)
+def test_words_stand_in_a_text_in_a_row(text: str, part: str, *, there: bool) -> None:
+    assert contains(text, part) is there
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_words_none_of_which_holds_a_blank(text: str) -> None:
+    said = statement_of(text)
+
+    assert said.words == words_of(text)
+    assert said.words
+    assert not any(character.isspace() for word in (*said.words, *index_words(text)) for character in word)
+    assert likeness(said.words, said.words) == 1
+    said.key.encode()
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60))
+def test_composed_and_decomposed_are_the_same(text: str) -> None:
+    assert key(unicodedata.normalize("NFC", text)) == key(unicodedata.normalize("NFD", text))
+
+
+def test_long_texts_are_taken_in_linear_time() -> None:
+    short, long = "word " * 2_000, "word " * 20_000
+
+    assert words_of(long) == words_of(short) == {"word"}
