@@ -57,7 +57,7 @@ def rescue(files: Files, aside: str, now: datetime) -> str:
         for ending in ("", "-wal", "-journal"):
             if present(files.folder / f"{aside}{ending}"):
                 _copy(files.folder / f"{aside}{ending}", work.beside(ending))
-        _mend_header(work.database)
+        _mend_start(work.database)
         new = work.folder / "new.db"
         made_of = _rebuild(work.database, new, files, now)
         os.replace(new, files.folder / _READY)
@@ -93,25 +93,43 @@ def _copy(source: Path, target: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _mend_header(path: Path) -> None:
-    """Give a copy whose first bytes were overwritten the header that our files have; the rest of it may well be whole."""
-    with path.open("r+b") as file:
-        start = file.read(_HEADER)
-        pages = file.seek(0, os.SEEK_END) // _PAGE
-        if start[:16] == _MAGIC or pages == 0:
+def _mend_start(path: Path) -> None:
+    """Give a copy whose beginning was overwritten the one that our files have; the rest of it may well be whole.
+
+    Its first bytes are taken from a new file, and the whole first page, which leads to the tables, where they do not show. A file
+    that came to be in another way has its tables elsewhere: SQLite then finds no schema there, and nothing is lost by the attempt.
+    """
+    pages = path.stat().st_size // _PAGE
+    if pages == 0:
+        return
+    with path.open("rb") as file:
+        whole = file.read(16) == _MAGIC
+    if whole and _shows_tables(path):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        start = bytearray(_sound_start(Path(folder) / "sound.db"))
+    start[28:32] = pages.to_bytes(4, "big")
+    for size in (_HEADER, _PAGE):
+        with path.open("r+b") as file:
+            file.write(start[:size])
+        if _shows_tables(path):
             return
-        with tempfile.TemporaryDirectory() as folder:
-            header = bytearray(_sound_header(Path(folder) / "sound.db"))
-        header[28:32] = pages.to_bytes(4, "big")
-        file.seek(0)
-        file.write(header)
 
 
-def _sound_header(path: Path) -> bytes:
+def _shows_tables(path: Path) -> bool:
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA writable_schema = ON")
+            return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")} >= set(schema.TABLES) - schema.ADDED
+    except sqlite3.Error:
+        return False
+
+
+def _sound_start(path: Path) -> bytes:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         schema.migrate(connection)
         connection.execute("PRAGMA journal_mode = WAL")
-    return path.read_bytes()[:_HEADER]
+    return path.read_bytes()[:_PAGE]
 
 
 # -- building the new file -----------------------------------------------------------------------

@@ -213,9 +213,10 @@ def test_t70_a_file_that_is_no_database_is_kept_aside_and_work_goes_on(sqlite: O
     assert [summary.id for summary in sqlite().list(None)] == ["s1"]
 
 
-def test_a_header_that_was_overwritten_loses_nothing(filled: Path, folder: Path, sqlite: Opened) -> None:
+@pytest.mark.parametrize("size", [16, 100, 512, 4096])
+def test_a_beginning_that_was_overwritten_loses_nothing(filled: Path, folder: Path, sqlite: Opened, size: int) -> None:
     without_backups(folder)
-    overwrite(filled, 1, b"\0" * 100)
+    overwrite(filled, 1, b"\0" * size)
     damaged = filled.read_bytes()
     store = sqlite()
     assert {summary.id: summary.turns for summary in store.list(None)} == {"s1": 100, "s2": 100}
