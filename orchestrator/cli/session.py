@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
 all_option = click.option("--all-workspaces", "everywhere", is_flag=True, help="Not only this directory's.")
 ref_argument = click.argument("ref", required=False, metavar="[REF]")
+
+
+_Style = Literal["markdown", "html", "json"]
 
 
 @click.group("session")
@@ -142,10 +145,11 @@ def pick(front: Front, everywhere: bool) -> None:
 @ref_argument
 @click.option("--markdown", "style", flag_value="markdown", help="For reading, instead of JSON.")
 @click.option("--html", "style", flag_value="html", help="For reading in a browser.")
+@click.option("--json", "style", flag_value="json", default=True, help="The document: so it is without any of them.")
 @click.option("--raw", is_flag=True, help="With texts as they are: also with what looks like a secret.")
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it there, not to stdout.")
 @click.pass_obj
-def export(front: Front, ref: str | None, style: str | None, raw: bool, output: Path | None) -> None:
+def export(front: Front, ref: str | None, style: _Style, raw: bool, output: Path | None) -> None:
     """The session document; secrets are masked unless --raw."""
     store = front.store(read_only=True)
     with store.snapshot():
@@ -229,7 +233,7 @@ def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     with store.snapshot():
         session = store.find(ref, front.workspace)
         log = store.log(session.id)
-        end, text = log.next_index, None if purge else _exported(session, all_turns(log), store.receipts(session.id), None, raw=True)
+        end, text = log.next_index, None if purge else _exported(session, all_turns(log), store.receipts(session.id), "json", raw=True)
     kept = None if text is None else _keep(front, session, text)
     store.drop(session.id, end)
     front.wires.forget(session.id)
@@ -257,7 +261,7 @@ def _keep(front: Front, session: Session, text: str) -> Path:
     return path
 
 
-def _exported(session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt], style: str | None, *, raw: bool) -> str:
+def _exported(session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt], style: _Style, *, raw: bool) -> str:
     from orchestrator.documents.masking import mask_values
     from orchestrator.documents.readable import html, markdown
     from orchestrator.documents.session import session_document
@@ -265,7 +269,7 @@ def _exported(session: Session, turns: Sequence[Turn], receipts: Mapping[int, Re
     if not raw:
         session, turns = mask_values(session), mask_values(tuple(turns))
         receipts = {index: mask_values(receipt) for index, receipt in receipts.items()}
-    if style is not None:
+    if style != "json":
         return markdown(session, turns) if style == "markdown" else html(session, turns)
     return json_text(session_document(session, turns, receipts))
 

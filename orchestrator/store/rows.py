@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, cast, get_args
@@ -391,7 +392,7 @@ def _int_or_none(value: Any) -> int | None:
 
 
 def _number(value: Any) -> Any:
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         raise TypeError(f"{value!r:.40} is no number")
     return value
 
