@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint
+from importlib.metadata import Distribution, EntryPoint
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -200,9 +200,17 @@ class PluginManager:
         return problems + [f"defines {name} without @hookimpl, so it is never called" for name in unmarked]
 
 
-def installed_entry_points() -> Sequence[EntryPoint]:
-    """The plugins of this environment."""
-    return tuple(importlib.metadata.entry_points(group=PROJECT))
+def installed_entry_points(distributions: Iterable[Distribution] | None = None) -> Sequence[EntryPoint]:
+    """The plugins of this environment, or of those distributions; of several with one name the first has it, as it has its modules.
+
+    Each is read on its own: one whose entry points cannot be read is a plugin that does not load, if it has any for us.
+    """
+    found: dict[str, Sequence[EntryPoint]] = {}
+    for distribution in importlib.metadata.distributions() if distributions is None else distributions:
+        entries = _entries_of(distribution)
+        if entries:
+            found.setdefault(_normal(_distribution(entries[0])), entries)
+    return tuple(entry for entries in found.values() for entry in entries)
 
 
 def missing_kind(name: str, kinds: Collection[str], reports: Iterable[PluginReport] = ()) -> PluginError:
@@ -222,6 +230,32 @@ def missing_kind(name: str, kinds: Collection[str], reports: Iterable[PluginRepo
 
 class _Refused(Exception):
     """A plugin that breaks a rule of ours; the text says which."""
+
+
+class _Unreadable(EntryPoint):
+    """Stands for the entry points of a distribution that cannot be read."""
+
+    def load(self) -> Any:  # what an entry point loads may be anything; this one is nothing
+        raise _Refused("its entry_points.txt cannot be read; was the package built rightly?")
+
+
+def _entries_of(distribution: Distribution) -> Sequence[EntryPoint]:
+    try:
+        return [entry for entry in distribution.entry_points if entry.group == PROJECT]
+    except Exception:  # whoever built it: the module that reads this raises whatever it meets
+        return [_of(distribution, _Unreadable("entry_points.txt", "unreadable", PROJECT))] if _is_meant_for_us(distribution) else []
+
+
+def _is_meant_for_us(distribution: Distribution) -> bool:
+    try:
+        return re.search(rf"^\s*\[\s*{PROJECT}\s*\]", distribution.read_text("entry_points.txt") or "", re.MULTILINE) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def _of(distribution: Distribution, entry: EntryPoint) -> EntryPoint:
+    vars(entry).update(dist=distribution)  # as the module itself does it: there is no other way
+    return entry
 
 
 def _built_in(target: str) -> EntryPoint:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -197,6 +199,32 @@ def test_an_unknown_kind_names_the_nearest(site: Site) -> None:
 
 def test_plugins_of_this_environment_are_found() -> None:
     assert {"bedrock", "claude_cli", "openrouter", "embedded"} <= {entry.name for entry in installed_entry_points()}
+
+
+def test_a_distribution_whose_entry_points_cannot_be_read_ends_nothing(site: Site) -> None:
+    site.install("good", gives("good"))
+    site.install("broken", None, entry="no line of ours")
+    site.install("neighbour", None)
+    (neighbour,) = site.folder.glob("neighbour*.dist-info")
+    (neighbour / "entry_points.txt").write_text("[console_scripts]\nno line of anybody's\n")
+
+    manager = PluginManager.load(installed_entry_points(importlib.metadata.distributions(path=[str(site.folder)])))
+
+    reports = {report.distribution: report for report in manager.reports()}
+    assert set(manager.kinds()) == {"good"}
+    assert set(reports) == {"good", "broken"}
+    assert "its entry_points.txt cannot be read" in str(reports["broken"])
+
+
+def test_of_two_distributions_with_one_name_the_first_on_the_path_counts(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Site(tmp_path / "other")
+    site.install("Twice.Plugin", gives("first"), module="twice_first")
+    other.install("twice-plugin", gives("second"), module="twice_second")
+
+    entries = installed_entry_points(importlib.metadata.distributions(path=[str(site.folder), str(other.folder)]))
+
+    assert [entry.name for entry in entries] == ["twice_first"]
 
 
 def test_building_the_manager_loads_no_vendor_module() -> None:
