@@ -113,7 +113,9 @@ class Hooks:
                 found = [(implementation.plugin, value) for value in read(answer)]
             except _WrongAnswer as wrong:
                 troubles.append(self._trouble(implementation.plugin, f"{hook} gave {wrong}"))
-            except (Exception, SystemExit) as error:  # strangers' code, which may raise anything
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # strangers' code, which may raise anything; only what the user presses goes through
                 troubles.append(self._trouble(implementation.plugin, f"{hook} broke: {foreign(error)}"))
             else:
                 values += found

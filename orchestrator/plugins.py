@@ -139,7 +139,9 @@ class PluginManager:
             _check_api_level(entry, plugin)
             self._register(plugin, f"{report.distribution}:{entry.value}")
         # Importing a plugin runs code of strangers, which may raise anything; only what the user presses goes through.
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return replace(report, problem=_reason(error, entry))
         report = self._take_kinds(plugin, replace(report, hooks=tuple(sorted(item.name for item in self._hooks_of(plugin) if item.has_spec()))))
         if report.loaded:
@@ -153,7 +155,7 @@ class PluginManager:
             wrappers = [hook.name for hook in self._hooks_of(plugin) for item in hook.get_hookimpls() if item.plugin is plugin and _wraps(item)]
             if wrappers:
                 raise _Refused(f"implements {', '.join(wrappers)} as a wrapper; each plugin's part in a hook is called on its own")
-        except Exception:
+        except BaseException:
             if self._manager.is_registered(plugin):
                 self._manager.unregister(plugin)
             raise
@@ -165,7 +167,9 @@ class PluginManager:
         """Register what the plugin's hook gives: all of it or nothing, but for names that others have already."""
         try:
             offered = self._offered(plugin)
-        except (Exception, SystemExit) as error:  # strangers' code, as above
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # strangers' code, as above
             self._manager.unregister(plugin)
             return replace(report, hooks=(), problem=f"{hookspecs.escalera_provider_kinds.__name__} failed: {_reason(error)}")
         problems = self._unknown_hooks(plugin)
@@ -344,9 +348,19 @@ def _reason(error: BaseException, entry: EntryPoint | None = None) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         own = entry is not None and (entry.module == error.name or entry.module.startswith(error.name + "."))
         return f"its module {error.name} is not there; was the package removed?" if own else f"needs the module {error.name}, which is not installed"
-    text = " ".join(str(error).split())
+    text = _text_of(error)
     if isinstance(error, _Refused):
         return text
     if isinstance(error, SystemExit):
         return f"tried to end the program (SystemExit {text})"
     return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
+
+
+def _text_of(error: BaseException) -> str:
+    """What it says, on one line; it may break in saying so."""
+    try:
+        return " ".join(str(error).split())
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # strangers' code, as above
+        return ""

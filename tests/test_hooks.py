@@ -135,6 +135,14 @@ def test_without_plugins_nothing_is_called_and_no_text_is_made_to_be_counted() -
     assert hooks.count_tokens(kind="k", model=None, text=lambda: pytest.fail("made in vain")).values == ()
 
 
+def test_what_nothing_catches_is_a_notice_too(site: Site) -> None:
+    site.install("acme", IMPORTS + "class Panic(BaseException): pass\n@hookimpl\ndef escalera_template_folders():\n    raise Panic\n")
+
+    (notice,) = site.hooks().template_folders().notices
+
+    assert "escalera_template_folders broke: Panic in acme.py" in notice
+
+
 def test_what_the_user_presses_goes_through(site: Site) -> None:
     site.install("acme", IMPORTS + "@hookimpl\ndef escalera_template_folders():\n    raise KeyboardInterrupt\n")
 

@@ -52,6 +52,28 @@ def test_t85_plugins_that_cannot_be_imported_are_reported_and_the_others_work(si
     assert all("\n" not in str(report) for report in reports.values())
 
 
+PANIC = "class Panic(BaseException):\n    def __str__(self):\n        raise self\n"
+
+
+@pytest.mark.parametrize("body", ["raise Panic\n", f"{KIND}\n@hookimpl\ndef escalera_provider_kinds():\n    raise Panic\n"])
+def test_a_plugin_that_raises_what_nothing_catches_is_reported(site: Site, body: str) -> None:
+    site.install("panics", PANIC + body)
+    site.install("good", gives("good"))
+
+    manager = site.load()
+
+    assert set(manager.kinds()) == {"good"}
+    assert "Panic" in str(by_name(manager)["panics"].problem)
+
+
+@pytest.mark.parametrize("body", ["raise KeyboardInterrupt\n", f"{KIND}\n@hookimpl\ndef escalera_provider_kinds():\n    raise KeyboardInterrupt\n"])
+def test_what_the_user_presses_ends_the_loading(site: Site, body: str) -> None:
+    site.install("slow", body)
+
+    with pytest.raises(KeyboardInterrupt):
+        site.load()
+
+
 @pytest.mark.trial("T85")
 def test_t85_strict_raises_with_plugin_distribution_and_cause(site: Site) -> None:
     site.install("bad", "import module_that_is_not_installed\n", version="3")
