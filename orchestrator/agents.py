@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import ConfigError, EscaleraError, PluginError
+from orchestrator.errors import ConfigError, EscaleraError, PluginError, foreign
 from orchestrator.plugins import PluginReport, missing_kind
-from orchestrator.providers import AgentContext, Provider, ProviderKind
+from orchestrator.providers import AgentContext, Capabilities, Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import LIMITS
 from orchestrator.settings.files import decode_text, read_bytes, shown_path
@@ -64,13 +64,16 @@ def build_provider(
     context = agent_context(kind, config.options, others, kinds, name=config.name, environ=environ, workspace=workspace)
     context = replace(context, long_lived=long_lived, session_wait=session_wait)
     try:
-        return kind.factory(checked, context)
-    except EscaleraError:
+        provider = kind.factory(checked, context)
+        wrong = _what_it_lacks(provider)
+    except (EscaleraError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        # A factory is code of strangers, which may raise anything. Not chained: its text may hold a secret.
-        reason = _without(f"{type(error).__name__}: {error}", options)
-        raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be made: {reason}") from None
+    except BaseException as error:
+        # A factory is code of strangers, which may raise anything. What it says is not repeated: it may hold a secret.
+        raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be made: {foreign(error)}", hint=_BROKEN) from None
+    if wrong is not None:
+        raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be used: {wrong}", hint=_BROKEN)
+    return provider
 
 
 def agent_context(
@@ -130,6 +133,19 @@ def agent_prompt(config: AgentConfig, *, accepts: Callable[[Path, bytes], bool] 
     return text
 
 
+_BROKEN = "this is a fault of its plugin: tell whoever made it, `escalera plugins list` names it"
+
+
+def _what_it_lacks(provider: Provider) -> str | None:
+    """What is missing for a factory's answer to be a provider."""
+    missing = [name for name in ("run", "preview", "check") if not callable(getattr(provider, name, None))]
+    if missing:
+        return f"its factory gave {type(provider).__name__}, which has no {', '.join(missing)}"
+    if not isinstance(provider.capabilities, Capabilities):
+        return f"its capabilities are {type(provider.capabilities).__name__} instead of Capabilities"
+    return None if provider.model is None or isinstance(provider.model, str) else f"its model is {type(provider.model).__name__} instead of a text"
+
+
 def _texts_of(values: Iterable[object], environ: Mapping[str, str]) -> set[str]:
     return {text for value in values for text in secret_texts(value, environ=environ)}
 
@@ -150,6 +166,12 @@ def _checked(config: AgentConfig, kind: ProviderKind, options: Mapping[str, Any]
         return kind.options.model_validate(dict(options)), []
     except ValidationError as error:
         return None, [_problem(config, kind, details, options) for details in error.errors(include_url=False, include_context=False)]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # A model is code of strangers like a factory, and as little is repeated of what it says.
+        text = f"the provider {kind.name} breaks when it checks the options: {foreign(error)}; {_BROKEN}"
+        return None, [Problem(config.source, f"agents.{config.name}", text)]
 
 
 def _problem(config: AgentConfig, kind: ProviderKind, details: ErrorDetails, options: Mapping[str, Any]) -> Problem:

@@ -337,6 +337,14 @@ def _check_kind(kind: object) -> None:
         raise _Refused(f"{kind.name!r} is no name for a kind: lower-case letters, digits, `-` and `_`")
     if not (isinstance(kind.options, type) and issubclass(kind.options, BaseModel)):
         raise _Refused(f"the options of {kind.name} are no pydantic model")
+    if not kind.options.__pydantic_complete__:
+        kind.options.model_rebuild()  # raises where it names a type that is not there
+    if not callable(kind.factory):
+        raise _Refused(f"the factory of {kind.name} cannot be called")
+    if not isinstance(kind.summary, str):
+        raise _Refused(f"the summary of {kind.name} is no text")
+    if not (isinstance(kind.environment, tuple) and all(isinstance(name, str) for name in kind.environment)):
+        raise _Refused(f"the environment of {kind.name} is no tuple of names")
 
 
 def _taken(name: str, owner: PluginReport) -> str:

@@ -191,6 +191,26 @@ def test_options_must_be_a_model(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("ProviderKind('x', Options, None)", "the factory of x cannot be called"),
+        ("ProviderKind('x', Options, print, None)", "the summary of x is no text"),
+        ("ProviderKind('x', Options, print, environment=None)", "the environment of x is no tuple of names"),
+        ("ProviderKind('x', Options, print, environment='X_KEY')", "the environment of x is no tuple of names"),
+        ("ProviderKind('x', Later, print)", "name 'Missing' is not defined"),
+    ],
+)
+def test_a_kind_that_could_not_be_used_is_refused(site: Site, kind: str, said: str) -> None:
+    site.install("odd", f"{KIND}\nclass Later(BaseModel):\n    x: 'Missing'\n@hookimpl\ndef escalera_provider_kinds():\n    return [{kind}]\n")
+    site.install("good", gives("good"))
+
+    manager = site.load()
+
+    assert set(manager.kinds()) == {"good"}
+    assert said in str(by_name(manager)["odd"].problem)
+
+
+@pytest.mark.parametrize(
     ("kind", "distribution"),
     [
         ("claude-cli", "escalera-claude-cli"),
