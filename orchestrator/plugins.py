@@ -15,6 +15,7 @@ from typing import Any, cast
 import pluggy
 
 from orchestrator import __version__, hookspecs
+from orchestrator.aside import Aside
 from orchestrator.errors import PluginError
 from orchestrator.hookspecs import API_LEVEL, PROJECT
 from orchestrator.providers import ProviderKind
@@ -70,7 +71,8 @@ class Implementation:
 
     def __call__(self, **arguments: object) -> object:
         """Hand on those arguments that it takes; it may raise anything."""
-        return self.function(*(arguments[name] for name in self.parameters))
+        with Aside():
+            return self.function(*(arguments[name] for name in self.parameters))
 
 
 class PluginManager:
@@ -97,7 +99,8 @@ class PluginManager:
             if identity in seen:
                 continue
             seen.add(identity)
-            report = manager._load(entry, blocked)
+            with Aside():
+                report = manager._load(entry, blocked)
             if report is None:
                 continue
             manager._reports.append(report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from orchestrator.settings.declarations import UNLIMITED, Setting, SettingType, SettingValue
@@ -15,6 +15,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", re.ASCII)
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(B|[kMG]i?B)", re.ASCII | re.IGNORECASE)
 _INT = re.compile(r"[+-]?\d{1,18}(?:_\d{1,3}){0,6}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
+_WORD = re.compile(r"[a-z][a-z _-]{0,23}")
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 LARGEST: dict[SettingType, float] = {"int": 10**12, "size": 10**12, "number": 10**6, "duration": 36500 * 86400.0}
@@ -92,6 +93,13 @@ def shown(value: object) -> str:
         # The interpreter refuses to write out integers of many thousand digits.
         text = "a number of thousands of digits"
     return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"
+
+
+def quoted(value: object) -> str:
+    """A refused value as a message may repeat it: of a text only a plain word, since it may be a secret in the wrong place."""
+    if isinstance(value, str):
+        return shown(value) if _WORD.fullmatch(value) else f"a text of {len(value)} characters"
+    return "a table" if isinstance(value, Mapping) else "a list" if isinstance(value, list | tuple) else shown(value)
 
 
 def _bool(raw: object, text: bool) -> SettingValue:
