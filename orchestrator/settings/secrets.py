@@ -148,7 +148,8 @@ def hidden(name: str, value: object, hide: Hide) -> Any:
     if isinstance(value, list | tuple):
         return [_hidden_word(name, before, item, hide) for before, item in zip((None, *value), value, strict=False)]
     if isinstance(value, str):
-        return hide(name, value) if is_secret_name(name) or name in _CARRIERS else _hidden_text(name, value, hide)
+        is_secret = is_secret_name(name) or name in _CARRIERS or name.endswith("_cmd")
+        return hide(name, value) if is_secret else _hidden_text(name, value, hide)
     return hide(name, str(value)) if is_secret_name(name) and isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
@@ -183,6 +184,7 @@ def _carried_name(name: str, key: str, value: object) -> str:
 
 def _hidden_word(name: str, before: object, word: object, hide: Hide) -> Any:
     """One of a list, which may be a command line: `--api-key=…`, and what stands behind `--api-key`."""
+    name = "" if name.endswith("_cmd") else name
     if isinstance(word, str) and isinstance(before, str) and before.startswith("-") and is_secret_name(before):
         return hide(before, word)
     if isinstance(word, str) and word.startswith("-"):
@@ -215,6 +217,8 @@ def _hidden_texts(name: str, text: str, hide: Hide) -> str:
 
 def _hidden_url(name: str, url: str, hide: Hide) -> str:
     """A URL, be it a good one or one that lacks its scheme or has odd characters in its password: all before the last `@` is a secret."""
+    if not any(character in url for character in ":/.@"):
+        return hide(name, url)
     before, at, rest = url.rpartition("@")
     scheme = before[: before.index("://") + 3] if "://" in before else ""
     clear = f"{scheme}{hide(USER, before.removeprefix(scheme))}@{rest}" if at else url

@@ -112,6 +112,10 @@ def test_masking_reaches_into_command_lines_and_json() -> None:
     [
         ("base_url", "me:CANARY@host/v1", "***@host/v1"),
         ("base_url", "https://me:CAN/AR@Y?@host/v1", "https://***@host/v1"),
+        ("base_url", "CANARY", "***"),
+        ("base_url", "h.example", "h.example"),
+        ("token_cmd", "CANARY", "***"),
+        ("token_cmd", ["pass", "show", "--token", "CANARY"], ["pass", "show", "--token", "***"]),
         ("base_url", "https://CANARY@host", "https://***@host"),
         (
             "base_url",
