@@ -333,6 +333,10 @@ class Front:
             self.known_secrets.add(secret_texts(agent.options, environ=self.environ))
             variables = kinds[agent.provider].environment if agent.provider in kinds else ()
             self.known_secrets.add(self.environ.get(name, "") for name in variables)
+        for server in settings.servers.values():
+            held = {"env": server.env, "headers": server.headers, "url": server.url, "args": list(server.args)}
+            self.known_secrets.add(written_secrets("", held))
+            self.known_secrets.add(secret_texts(held, environ=self.environ))
 
     def greet(self) -> None:
         """Without any configuration: say what answers, and how to name a real model."""

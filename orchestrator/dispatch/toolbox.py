@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from orchestrator.aside import Aside
 from orchestrator.deadline import Deadline
 from orchestrator.dispatch.desk import Answered, Desk, Shown
 from orchestrator.dispatch.repeats import ENDED_AT, Repeats
@@ -124,10 +125,11 @@ class ToolBox:
         if tool is None:
             return _Outcome(f"there is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}", is_error=True)
         try:
-            text = tool.run(copy.deepcopy(call.arguments), context)
+            with Aside():
+                text = tool.run(copy.deepcopy(call.arguments), context)
         except ToolFailed as error:
             return None if context.cancel.is_set() else _Outcome(str(error), is_error=True)
-        except (Exception, SystemExit) as error:  # a tool may be code of strangers, which may raise anything
+        except BaseException as error:  # a tool may be code of strangers, which may raise anything; what the user presses reaches no thread but the first
             return None if context.cancel.is_set() else _broken(call.name, f"broke: {foreign(error)}")
         return _Outcome(text) if isinstance(text, str) else _broken(call.name, f"gave {type(text).__name__} instead of a text")
 
