@@ -65,7 +65,8 @@ def build_provider(
     raise_problems(problems)
     others = [other for other in others if other.name != config.name]
     context = agent_context(kind, config.options, others, kinds, name=config.name, environ=environ, workspace=workspace)
-    context = replace(context, long_lived=long_lived, session_wait=session_wait)
+    folders = {key: str(folder) for key, folder in config.folders.items()}
+    context = replace(context, long_lived=long_lived, session_wait=session_wait, folders=folders)
     try:
         with Aside():
             provider = kind.factory(checked, context)

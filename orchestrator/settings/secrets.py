@@ -48,6 +48,8 @@ class SecretRef:
     env: str = ""
     cmd: tuple[str, ...] = ()
     keyring: str = ""
+    folder: str = field(default="", compare=False)
+    """Where the command runs: the folder of the file that gives it, else the working directory."""
 
     def __str__(self) -> str:
         return f"{{ {self.kind} = {shown(list(self.cmd) if self.kind == 'cmd' else getattr(self, self.kind))} }}"
@@ -286,7 +288,7 @@ def _from_env(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
 def _from_cmd(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
     """The first thing the command prints. Neither its output nor its errors are repeated: they may hold the secret."""
     try:
-        code, output = _said(ref.cmd, environ)
+        code, output = _said(ref.cmd, environ, ref.folder or None)
     except subprocess.TimeoutExpired:
         raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} gave no secret within {_CMD_SECONDS} s") from None
     except (OSError, ValueError) as error:
@@ -298,12 +300,12 @@ def _from_cmd(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
     return secret
 
 
-def _said(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bytes]:
+def _said(command: Sequence[str], environ: Mapping[str, str], folder: str | None) -> tuple[int, bytes]:
     """Exit code and output. Whatever cuts it short – the time, an interrupt – ends the command and all it has started."""
     process = None
     try:
         nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
-        process = subprocess.Popen(command, env=dict(environ), stdin=nothing, stdout=pipe, stderr=pipe, start_new_session=True)
+        process = subprocess.Popen(command, cwd=folder, env=dict(environ), stdin=nothing, stdout=pipe, stderr=pipe, start_new_session=True)
         output, _ = process.communicate(timeout=_CMD_SECONDS)
     except BaseException:
         if process is not None:

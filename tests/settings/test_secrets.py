@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,13 @@ def test_a_command_gives_what_it_prints() -> None:
     ref = with_secrets("api_key", {"cmd": [sys.executable, "-c", "import os; print(os.environ['FROM'])"]})
 
     assert resolve(ref, environ={"FROM": "sk-2"}, path="agents.x.api_key") == "sk-2"
+
+
+def test_a_command_runs_in_the_folder_of_the_file_that_gives_it(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-11")
+    ref = SecretRef("cmd", cmd=("cat", "key"), folder=str(tmp_path))
+
+    assert resolve(ref, environ={"PATH": os.environ["PATH"]}, path="agents.x.api_key") == "sk-11"
 
 
 @pytest.mark.parametrize(("code", "said"), [("import sys; print('sk-3'); sys.exit('sk-4')", "ended with exit code 1"), ("print(' ')", "printed nothing")])

@@ -28,7 +28,7 @@ class ClaudeOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bin: Word = "claude"
-    """The program: a name on PATH, or a path (a relative one starts at the workspace)."""
+    """The program: a name on PATH, or a path; a relative one starts from the folder of the file that gives it."""
     model: Word | None = None
     allowed_tools: tuple[Word, ...] = ()
     """Tools that run without asking, in Claude Code's own notation; nothing else is approved beforehand."""
