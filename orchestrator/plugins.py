@@ -133,6 +133,8 @@ class PluginManager:
         if entry.name in blocked or _normal(report.distribution) in {_normal(name) for name in blocked}:
             return replace(report, problem="blocked by the setting plugins.blocked", blocked=True)
         try:
+            if EntryPoint.pattern.match(entry.value) is None:
+                raise _Refused(f"its entry point {entry.value!r} is none; expected module or module:object")
             _check_host_version(entry)
             plugin = entry.load()
             if plugin is None:

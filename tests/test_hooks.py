@@ -119,13 +119,24 @@ def test_template_folders_are_absolute_and_there(site: Site, expression: str, wr
 
 
 def test_the_first_count_of_tokens_is_taken_and_wrong_ones_are_passed_over(site: Site) -> None:
-    for name, expression in {"a": "None", "b": "-1", "c": "2.5", "d": "len(text) * 10 if (kind, model) == ('fake', 'm') else None", "e": "1 / 0"}.items():
+    for name, expression in {
+        "a": "None",
+        "b": "-1",
+        "big": "10**5000",
+        "c": "2.5",
+        "d": "len(text) * 10 if (kind, model) == ('fake', 'm') else None",
+        "e": "1 / 0",
+    }.items():
         site.install(f"count-{name}", IMPORTS + f"@hookimpl\ndef escalera_count_tokens(kind, model, text):\n    return {expression}\n")
 
     given = site.hooks().count_tokens(kind="fake", model="m", text=lambda: "abc")
 
     assert [(plugin.distribution, count) for plugin, count in given.values] == [("count-d", 30)]
-    assert [notice.rpartition("gave ")[2] for notice in given.notices] == ["-1 instead of a count", "2.5 instead of a count"]
+    assert [notice.rpartition("gave ")[2] for notice in given.notices] == [
+        "-1 instead of a count",
+        "a number of thousands of digits instead of a count",
+        "2.5 instead of a count",
+    ]
 
 
 def test_without_plugins_nothing_is_called_and_no_text_is_made_to_be_counted() -> None:

@@ -277,3 +277,12 @@ def test_building_the_manager_loads_no_vendor_module() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 
     assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize("value", ["", "no module", ":x", "a-b"])
+def test_an_entry_point_that_is_none_says_so(site: Site, value: str) -> None:
+    site.install("odd", "x = 1", entry=f"odd = {value}")
+
+    (report,) = site.load().reports()
+
+    assert f"its entry point {value!r} is none; expected module or module:object" in str(report.problem)

@@ -197,7 +197,7 @@ class Front:
         """The installed plugins, for checking a change of the configuration: none where that cannot be used as it is."""
         from orchestrator.settings.resolution import read_files, resolved
 
-        settings, problems = resolved(self.sources, read_files(self.sources))
+        settings, problems = resolved(self.sources, read_files(self.sources, to_change=True))
         return None if problems else self._loaded_plugins(settings, strict=settings.value("plugins.strict"))
 
     @cached_property

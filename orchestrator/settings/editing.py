@@ -55,7 +55,7 @@ def edit(sources: Sources, change: Change, *, project: bool = False, check: Call
     if project and sources.config_file is not None:
         raise UsageError("--config stands in for the project's file too", hint="leave out --project, or --config")
     with locked(sources.paths.state / "settings.lock"):
-        files = read_files(sources)
+        files = read_files(sources, to_change=True)
         old = files.project if project else files.user
         file = old.path if old else sources.workspace / PROJECT_FILE if project else sources.user_file
         if is_stream(file):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 
@@ -143,7 +144,12 @@ def _size(raw: object, text: bool) -> SettingValue:
 
 
 def _list(raw: object, text: bool) -> SettingValue:
-    if text and isinstance(raw, str):
+    if text and isinstance(raw, str) and raw.lstrip().startswith("["):
+        try:
+            raw = tomllib.loads(f"list = {raw.strip()}")["list"]
+        except (ValueError, RecursionError):
+            return None
+    elif text and isinstance(raw, str):
         return tuple(part.strip() for part in raw.split(",") if part.strip())
     return tuple(raw) if isinstance(raw, list | tuple) and all(isinstance(item, str) for item in raw) else None
 

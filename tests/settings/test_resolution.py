@@ -415,6 +415,28 @@ def test_an_untrusted_project_file_may_choose_among_the_users_agents(place: Any)
     assert settings.notices == ()
 
 
+def test_a_role_of_an_untrusted_file_that_does_not_go_with_the_users_own_is_ignored(place: Any) -> None:
+    user = place.user("primary = 'a'\nescalation = 'b'\n[agents.a]\nprovider = 'p'\n[agents.b]\nprovider = 'p'")
+    place.project("primary = 'b'\nneed_expiry_hours = 2")
+
+    settings = place.load()
+
+    assert (settings.primary, settings.escalation, settings.value("need_expiry_hours")) == ("a", "b", 2)
+    assert "these are ignored: primary." in settings.notices[0]
+    user.write_text(user.read_text().replace("escalation = 'b'", "escalation = 'c'"))
+    with pytest.raises(ConfigError, match=r"config\.toml: escalation: no agent 'c'"):
+        place.load()
+
+
+def test_malformed_keys_of_an_untrusted_file_are_named_too(place: Any) -> None:
+    place.user(AGENTS)
+    place.project("[agents.x]\nprovider = 7\nprices = { x = 1 }\nbin = 'b'\n[agents.'a b']\nprovider = 'p'")
+
+    (notice,) = place.load().notices
+
+    assert [key for key in ("agents.x.bin", "agents.x.provider", "agents.x.prices", "agents.'a b'") if key not in notice] == []
+
+
 def test_a_trusted_project_file_sets_everything_until_it_changes(place: Any) -> None:
     place.project(AGENTS)
     trust(place)
