@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.aside import Aside
+from orchestrator.aside import Aside, aloud
 from orchestrator.errors import EscaleraError, PluginError, ProviderError, foreign
 from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Notice, Provider, Request
 from orchestrator.settings.known import KnownSecrets
@@ -42,7 +42,7 @@ class Guarded:
         events = None
         try:
             with Aside():
-                events = iter(self._provider.run(request, cancel=cancel, ask=ask))
+                events = iter(self._provider.run(request, cancel=cancel, ask=aloud(ask)))
             while True:
                 with Aside():
                     event = next(events, _END)

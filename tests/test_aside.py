@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from orchestrator.aside import Aside
+from orchestrator.aside import Aside, aloud
 
 
 def test_what_is_printed_within_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,3 +49,16 @@ def test_contexts_of_two_threads_may_end_in_any_order(capsys: pytest.CaptureFixt
 
     assert sys.stdout is before
     assert capsys.readouterr() == ("answer\n", "noise\n")
+
+
+def test_a_function_of_ours_is_heard_within_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def ask(name: str) -> str:
+        sys.stdout.write(f"{name}?\n")
+        return "yes"
+
+    with Aside(), Aside():
+        answer = aloud(ask)("sure")
+        sys.stdout.write("noise\n")
+
+    assert answer == "yes"
+    assert capsys.readouterr() == ("sure?\n", "noise\n")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from orchestrator.aside import Aside
+from orchestrator.aside import Aside, aloud
 from orchestrator.deadline import Deadline
 from orchestrator.dispatch.desk import Answered, Desk, Shown
 from orchestrator.dispatch.repeats import ENDED_AT, Repeats
@@ -93,7 +93,7 @@ class ToolBox:
         Each has a thread: one that hangs cannot hold up the turn.
         """
         ended: queue.SimpleQueue[tuple[int, _Outcome | None] | None] = queue.SimpleQueue()
-        context = ToolContext(self._request.workspace, self._request.session, self._request.agent, self._desk.ask, stop)
+        context = ToolContext(self._request.workspace, self._request.session, self._request.agent, aloud(self._desk.ask), stop)
 
         def work(position: int, call: ToolCall) -> None:
             ended.put((position, self._outcome(call, context)))

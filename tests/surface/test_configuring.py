@@ -81,7 +81,6 @@ def test_what_cannot_be_set_is_one_line_with_a_way_on(shell: Shell) -> None:
         ("settings", "unset", "limits.idle_timout"): (2, "did you mean `limits.idle_timeout`?"),
         ("settings", "unset", "agents.a.modle"): (2, "did you mean `agents.a.model`?"),
         ("agents", "use", "aa", "--as", "escalation"): (3, "did you mean `a`?"),
-        ("agents", "use", "a", "--as", "escalation"): (2, "as `primary` is"),
         ("agents", "use", "a", "--as", "third"): (2, "third"),
         ("agents", "add", "a", "--provider", "embedded"): (2, "there is an agent 'a' already"),
         ("agents", "add", "d", "--provider", "embeded"): (2, "did you mean `embedded`?"),
