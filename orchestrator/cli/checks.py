@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.front import Front
-from orchestrator.errors import AuthFailed, EscaleraError, ModelNotFound, OutOfFunds, PluginError, RateLimited, SecretMissing, foreign
+from orchestrator.errors import AuthFailed, EscaleraError, ModelNotFound, OutOfFunds, PluginError, RateLimited, SecretMissing
 from orchestrator.probes.side_by_side import Answered, side_by_side
 from orchestrator.providers import CheckResult
 from orchestrator.settings.agent_config import AgentConfig
@@ -94,7 +94,7 @@ def masked_result(result: CheckResult, known: KnownSecrets) -> CheckResult:
 
 def _failed(error: BaseException) -> CheckResult:
     if not isinstance(error, EscaleraError):
-        return CheckResult(False, "error", f"its plugin's check failed: {foreign(error)}", "update the plugin, or report this to its author")
+        return CheckResult(False, "error", f"its plugin's check failed: {type(error).__name__}: {error}", "update the plugin, or report this to its author")
     message, hint = error.message, error.hint
     match error:
         case SecretMissing():
