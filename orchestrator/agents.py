@@ -7,18 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import ConfigError, EscaleraError, PluginError
+from orchestrator.aside import Aside
+from orchestrator.errors import ConfigError, EscaleraError, PluginError, foreign
+from orchestrator.guarded import BROKEN, Guarded
 from orchestrator.plugins import PluginReport, missing_kind
-from orchestrator.providers import AgentContext, Provider, ProviderKind
+from orchestrator.providers import AgentContext, Capabilities, Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import LIMITS
 from orchestrator.settings.files import decode_text, read_bytes, shown_path
-from orchestrator.settings.known import KnownSecrets, resolved_secrets
+from orchestrator.settings.known import KnownSecrets, resolved_secrets, written_secrets
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
 from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts, secret_variables
 from orchestrator.settings.tool_servers import TABLE
-from orchestrator.settings.values import shown
+from orchestrator.settings.values import quoted, shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -40,37 +42,43 @@ def build_provider(
     long_lived: bool = False,
     session_wait: float = 0.0,
     known: KnownSecrets | None = None,
-) -> Provider:
+) -> Guarded:
     """An agent's provider, with its secrets resolved; nothing is opened yet.
 
     Without them, `***` stands in each one's place: a plan shows no more, and needs no key and no program that gives one.
     `others` are the other agents, whose secrets this one's children must not see; `long_lived` says that many turns are to come, and
     `session_wait` how many seconds to wait for a conversation that another session is in; `reports` say what became of the plugins;
-    `known` is told the secrets, so that they stay out of what is written down.
+    `known` is told the secrets, so that they stay out of what is shown and written down.
     Raises `PluginError` for a kind that is not there or does not work, and `ConfigError` for an option or a secret that cannot be used.
     """
     kind = kinds.get(config.provider)
     if kind is None:
         raise missing_kind(config.provider, kinds, reports)
+    known = KnownSecrets() if known is None else known
+    known.add(written_secrets("", config.options))
     if with_secrets:
         options = {key: resolve(value, environ=environ, path=f"agents.{config.name}.{key}") for key, value in config.options.items()}
-        if known is not None:
-            known.add(resolved_secrets(config.options, options))
+        known.add(resolved_secrets(config.options, options))
     else:
         options = {key: _stand_in(key, value) for key, value in config.options.items()}
     checked, problems = _checked(config, kind, options)
     raise_problems(problems)
     others = [other for other in others if other.name != config.name]
     context = agent_context(kind, config.options, others, kinds, name=config.name, environ=environ, workspace=workspace)
-    context = replace(context, long_lived=long_lived, session_wait=session_wait)
+    folders = {key: str(folder) for key, folder in config.folders.items()}
+    context = replace(context, long_lived=long_lived, session_wait=session_wait, folders=folders)
     try:
-        return kind.factory(checked, context)
-    except EscaleraError:
+        with Aside():
+            provider = kind.factory(checked, context)
+            wrong = _what_it_lacks(provider)
+    except (EscaleraError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        # A factory is code of strangers, which may raise anything. Not chained: its text may hold a secret.
-        reason = _without(f"{type(error).__name__}: {error}", options)
-        raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be made: {reason}") from None
+    except BaseException as error:
+        # A factory is code of strangers, which may raise anything. What it says is not repeated: it may hold a secret.
+        raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be made: {foreign(error)}", hint=BROKEN) from None
+    if wrong is not None:
+        raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be used: {wrong}", hint=BROKEN)
+    return Guarded(provider, known)
 
 
 def agent_context(
@@ -130,6 +138,16 @@ def agent_prompt(config: AgentConfig, *, accepts: Callable[[Path, bytes], bool] 
     return text
 
 
+def _what_it_lacks(provider: Provider) -> str | None:
+    """What is missing for a factory's answer to be a provider."""
+    missing = [name for name in ("run", "preview", "check") if not callable(getattr(provider, name, None))]
+    if missing:
+        return f"its factory gave {type(provider).__name__}, which has no {', '.join(missing)}"
+    if not isinstance(provider.capabilities, Capabilities):
+        return f"its capabilities are {type(provider.capabilities).__name__} instead of Capabilities"
+    return None if provider.model is None or isinstance(provider.model, str) else f"its model is {type(provider.model).__name__} instead of a text"
+
+
 def _texts_of(values: Iterable[object], environ: Mapping[str, str]) -> set[str]:
     return {text for value in values for text in secret_texts(value, environ=environ)}
 
@@ -147,14 +165,21 @@ def _checked(config: AgentConfig, kind: ProviderKind, options: Mapping[str, Any]
     from pydantic import ValidationError
 
     try:
-        return kind.options.model_validate(dict(options)), []
+        with Aside():
+            return kind.options.model_validate(dict(options)), []
     except ValidationError as error:
-        return None, [_problem(config, kind, details, options) for details in error.errors(include_url=False, include_context=False)]
+        return None, _merged(_problem(config, kind, details, options) for details in error.errors(include_url=False, include_context=False))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # A model is code of strangers like a factory, and as little is repeated of what it says.
+        text = f"the provider {kind.name} breaks when it checks the options: {foreign(error)}; {BROKEN}"
+        return None, [Problem(config.source, f"agents.{config.name}", text)]
 
 
 def _problem(config: AgentConfig, kind: ProviderKind, details: ErrorDetails, options: Mapping[str, Any]) -> Problem:
     """One of pydantic's errors in our words. What a secret's value was is not among them."""
-    place = [str(part) for part in details["loc"]]
+    place = _place(details, options)
     key = place[0] if place else ""
     # A plain key is shown as it is, anything else escaped: keys come from files of strangers.
     path = ".".join(["agents", config.name, *(part if part.replace("_", "").replace("-", "").isalnum() and part.isascii() else shown(part) for part in place)])
@@ -164,8 +189,33 @@ def _problem(config: AgentConfig, kind: ProviderKind, details: ErrorDetails, opt
     if details["type"] == "missing":
         return Problem(source, path, f"is missing; the provider {kind.name} needs it")
     hidden = any(map(is_secret_name, place)) or key in ("headers", "env") or has_secret(config.options.get(key))
-    value = "" if hidden else f"{shown(masked(key, details['input']))} is not usable: "
-    return Problem(source, path, _without(f"{value}{details['msg']}", options))
+    value = "" if hidden else f"{_quoted(key, details['input'])} is not usable: "
+    return Problem(source, path, _without(f"{value}{details['msg']}", config, options))
+
+
+def _place(details: ErrorDetails, options: Any) -> list[str]:  # any: what stands in a file
+    """The keys on the way to a value. Beside them pydantic names the ways in which it tried to read it."""
+    place: list[str] = []
+    *before, last = details["loc"] or ("",)
+    for part in before:
+        if isinstance(options, list | Mapping) and part in (options if isinstance(options, Mapping) else range(len(options))):
+            options = options[part]  # type: ignore[index]  # the key of a table, or the place in a list
+            place.append(str(part))
+    is_key = details["type"] == "missing" or (isinstance(options, Mapping) and last in options) or (isinstance(options, list) and isinstance(last, int))
+    return [*place, str(last)] if is_key else place
+
+
+def _quoted(name: str, value: object) -> str:
+    return shown(masked(name, value)) if isinstance(value, str) and "://" in value else quoted(value)
+
+
+def _merged(problems: Iterable[Problem]) -> list[Problem]:
+    """One for each place: of a value that may be of several kinds, pydantic says of each why it is not that."""
+    merged: dict[str, Problem] = {}
+    for problem in problems:
+        before = merged.get(problem.path)
+        merged[problem.path] = problem if before is None else replace(before, text=f"{before.text}; or: {problem.text}")
+    return list(merged.values())
 
 
 def _suggestion(config: AgentConfig, kind: ProviderKind, key: str) -> str:
@@ -184,12 +234,15 @@ def _stand_in(name: str, value: object) -> Any:
     """The value with `***` for every secret in it, also for one that is in a URL or under a telling name deep inside."""
     if isinstance(value, Mapping):
         return {key: _stand_in(key, item) for key, item in value.items()}
+    if isinstance(value, list) and has_secret(value):
+        return [_stand_in(name, item) for item in value]
     return MASK if has_secret(value) else masked(name, value)
 
 
-def _without(text: str, options: Mapping[str, Any]) -> str:
+def _without(text: str, config: AgentConfig, options: Mapping[str, Any]) -> str:
     """A text of somebody else's with every secret among the options blotted out."""
-    for secret in _texts(options, secret=False):
+    secrets = {*_texts(options, secret=False), *written_secrets("", config.options), *resolved_secrets(config.options, options)}
+    for secret in sorted(filter(None, secrets - {MASK}), key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text
 

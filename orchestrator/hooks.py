@@ -18,12 +18,16 @@ from orchestrator.modes import Mode
 from orchestrator.plugins import Implementation, PluginReport
 from orchestrator.providers import ToolSchema
 from orchestrator.session import COMPLETED, Outcome, Role, Session, Turn, TurnLog
+from orchestrator.settings.values import shown
 from orchestrator.tools import SESSION_TOOLS, Tool
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 """What every wire format takes."""
 
 _SIGNAL_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}", re.ASCII)
+
+_MOST_TOKENS = 10**12
+"""Far beyond any request."""
 
 Value = TypeVar("Value")
 
@@ -113,7 +117,9 @@ class Hooks:
                 found = [(implementation.plugin, value) for value in read(answer)]
             except _WrongAnswer as wrong:
                 troubles.append(self._trouble(implementation.plugin, f"{hook} gave {wrong}"))
-            except (Exception, SystemExit) as error:  # strangers' code, which may raise anything
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # strangers' code, which may raise anything; only what the user presses goes through
                 troubles.append(self._trouble(implementation.plugin, f"{hook} broke: {foreign(error)}"))
             else:
                 values += found
@@ -234,6 +240,6 @@ def _texts(answer: object) -> Iterator[str]:
 def _counts(answer: object) -> Iterator[int]:
     if answer is None:
         return
-    if isinstance(answer, bool) or not isinstance(answer, int) or answer < 0:
-        raise _WrongAnswer(f"{answer!r:.50} instead of a count" if isinstance(answer, int | float) else f"{type(answer).__name__} instead of a count")
+    if isinstance(answer, bool) or not isinstance(answer, int) or not 0 <= answer <= _MOST_TOKENS:
+        raise _WrongAnswer(f"{shown(answer)} instead of a count" if isinstance(answer, int | float) else f"{type(answer).__name__} instead of a count")
     yield answer

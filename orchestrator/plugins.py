@@ -8,13 +8,14 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint
+from importlib.metadata import Distribution, EntryPoint
 from types import MappingProxyType
 from typing import Any, cast
 
 import pluggy
 
 from orchestrator import __version__, hookspecs
+from orchestrator.aside import Aside
 from orchestrator.errors import PluginError
 from orchestrator.hookspecs import API_LEVEL, PROJECT
 from orchestrator.providers import ProviderKind
@@ -70,7 +71,8 @@ class Implementation:
 
     def __call__(self, **arguments: object) -> object:
         """Hand on those arguments that it takes; it may raise anything."""
-        return self.function(*(arguments[name] for name in self.parameters))
+        with Aside():
+            return self.function(*(arguments[name] for name in self.parameters))
 
 
 class PluginManager:
@@ -97,7 +99,8 @@ class PluginManager:
             if identity in seen:
                 continue
             seen.add(identity)
-            report = manager._load(entry, blocked)
+            with Aside():
+                report = manager._load(entry, blocked)
             if report is None:
                 continue
             manager._reports.append(report)
@@ -130,6 +133,8 @@ class PluginManager:
         if entry.name in blocked or _normal(report.distribution) in {_normal(name) for name in blocked}:
             return replace(report, problem="blocked by the setting plugins.blocked", blocked=True)
         try:
+            if EntryPoint.pattern.match(entry.value) is None:
+                raise _Refused(f"its entry point {entry.value!r} is none; expected module or module:object")
             _check_host_version(entry)
             plugin = entry.load()
             if plugin is None:
@@ -139,7 +144,9 @@ class PluginManager:
             _check_api_level(entry, plugin)
             self._register(plugin, f"{report.distribution}:{entry.value}")
         # Importing a plugin runs code of strangers, which may raise anything; only what the user presses goes through.
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return replace(report, problem=_reason(error, entry))
         report = self._take_kinds(plugin, replace(report, hooks=tuple(sorted(item.name for item in self._hooks_of(plugin) if item.has_spec()))))
         if report.loaded:
@@ -153,7 +160,7 @@ class PluginManager:
             wrappers = [hook.name for hook in self._hooks_of(plugin) for item in hook.get_hookimpls() if item.plugin is plugin and _wraps(item)]
             if wrappers:
                 raise _Refused(f"implements {', '.join(wrappers)} as a wrapper; each plugin's part in a hook is called on its own")
-        except Exception:
+        except BaseException:
             if self._manager.is_registered(plugin):
                 self._manager.unregister(plugin)
             raise
@@ -165,7 +172,9 @@ class PluginManager:
         """Register what the plugin's hook gives: all of it or nothing, but for names that others have already."""
         try:
             offered = self._offered(plugin)
-        except (Exception, SystemExit) as error:  # strangers' code, as above
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # strangers' code, as above
             self._manager.unregister(plugin)
             return replace(report, hooks=(), problem=f"{hookspecs.escalera_provider_kinds.__name__} failed: {_reason(error)}")
         problems = self._unknown_hooks(plugin)
@@ -200,9 +209,17 @@ class PluginManager:
         return problems + [f"defines {name} without @hookimpl, so it is never called" for name in unmarked]
 
 
-def installed_entry_points() -> Sequence[EntryPoint]:
-    """The plugins of this environment."""
-    return tuple(importlib.metadata.entry_points(group=PROJECT))
+def installed_entry_points(distributions: Iterable[Distribution] | None = None) -> Sequence[EntryPoint]:
+    """The plugins of this environment, or of those distributions; of several with one name the first has it, as it has its modules.
+
+    Each is read on its own: one whose entry points cannot be read is a plugin that does not load, if it has any for us.
+    """
+    found: dict[str, Sequence[EntryPoint]] = {}
+    for distribution in importlib.metadata.distributions() if distributions is None else distributions:
+        entries = _entries_of(distribution)
+        if entries:
+            found.setdefault(_normal(_distribution(entries[0])), entries)
+    return tuple(entry for entries in found.values() for entry in entries)
 
 
 def missing_kind(name: str, kinds: Collection[str], reports: Iterable[PluginReport] = ()) -> PluginError:
@@ -222,6 +239,32 @@ def missing_kind(name: str, kinds: Collection[str], reports: Iterable[PluginRepo
 
 class _Refused(Exception):
     """A plugin that breaks a rule of ours; the text says which."""
+
+
+class _Unreadable(EntryPoint):
+    """Stands for the entry points of a distribution that cannot be read."""
+
+    def load(self) -> Any:  # what an entry point loads may be anything; this one is nothing
+        raise _Refused("its entry_points.txt cannot be read; was the package built rightly?")
+
+
+def _entries_of(distribution: Distribution) -> Sequence[EntryPoint]:
+    try:
+        return [entry for entry in distribution.entry_points if entry.group == PROJECT]
+    except Exception:  # whoever built it: the module that reads this raises whatever it meets
+        return [_of(distribution, _Unreadable("entry_points.txt", "unreadable", PROJECT))] if _is_meant_for_us(distribution) else []
+
+
+def _is_meant_for_us(distribution: Distribution) -> bool:
+    try:
+        return re.search(rf"^\s*\[\s*{PROJECT}\s*\]", distribution.read_text("entry_points.txt") or "", re.MULTILINE) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def _of(distribution: Distribution, entry: EntryPoint) -> EntryPoint:
+    vars(entry).update(dist=distribution)  # as the module itself does it: there is no other way
+    return entry
 
 
 def _built_in(target: str) -> EntryPoint:
@@ -299,6 +342,14 @@ def _check_kind(kind: object) -> None:
         raise _Refused(f"{kind.name!r} is no name for a kind: lower-case letters, digits, `-` and `_`")
     if not (isinstance(kind.options, type) and issubclass(kind.options, BaseModel)):
         raise _Refused(f"the options of {kind.name} are no pydantic model")
+    if not kind.options.__pydantic_complete__:
+        kind.options.model_rebuild()  # raises where it names a type that is not there
+    if not callable(kind.factory):
+        raise _Refused(f"the factory of {kind.name} cannot be called")
+    if not isinstance(kind.summary, str):
+        raise _Refused(f"the summary of {kind.name} is no text")
+    if not (isinstance(kind.environment, tuple) and all(isinstance(name, str) for name in kind.environment)):
+        raise _Refused(f"the environment of {kind.name} is no tuple of names")
 
 
 def _taken(name: str, owner: PluginReport) -> str:
@@ -310,9 +361,19 @@ def _reason(error: BaseException, entry: EntryPoint | None = None) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         own = entry is not None and (entry.module == error.name or entry.module.startswith(error.name + "."))
         return f"its module {error.name} is not there; was the package removed?" if own else f"needs the module {error.name}, which is not installed"
-    text = " ".join(str(error).split())
+    text = _text_of(error)
     if isinstance(error, _Refused):
         return text
     if isinstance(error, SystemExit):
         return f"tried to end the program (SystemExit {text})"
     return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
+
+
+def _text_of(error: BaseException) -> str:
+    """What it says, on one line; it may break in saying so."""
+    try:
+        return " ".join(str(error).split())
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # strangers' code, as above
+        return ""

@@ -371,6 +371,8 @@ class AgentContext:
     """Environment variables that hold secrets of other agents, for the same reason."""
     session_wait: float = 0.0
     """Seconds to wait for a conversation of the agent's own while a turn of another session is in it; then `SessionInUse`."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """By the name of an option, the folder that relative file names in it start from: that of the file that gives it, not the workspace."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class Templates:
         while True:
             try:
                 return self._environment.get_template(name).render(values).rstrip()
-            except (TemplateError, ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+            except (TemplateError, ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
                 problem = self._broken(name, error)
                 if not self._good.get(name):
                     raise ConfigError(problem, hint="install Escalera again") from error
@@ -177,8 +177,11 @@ class Templates:
 
         if isinstance(error, TemplateSyntaxError):
             return f"template {error.filename or path or name + SUFFIX}, line {error.lineno}: {error.message or 'cannot be read'}"
-        where = _line_of(error.__traceback__) or str(path or (self._source(name) or ("", name + SUFFIX))[1])
-        return f"template {where}: {str(error) or type(error).__name__}"
+        own = str(path or (self._source(name) or ("", name + SUFFIX))[1])
+        frames = _lines_of(error.__traceback__)
+        where = next((frame for frame in frames if frame[0] == own), None)
+        inner = f" (in {frames[-1][0]}, line {frames[-1][1]}, which it includes)" if where is not None and frames[-1][0] != own else ""
+        return f"template {own if where is None else f'{own}, line {where[1]}'}: {str(error) or type(error).__name__}{inner}"
 
 
 def overrides_in(folder: Path, origin: Origin, *, plugin: str | None = None) -> Iterator[Override]:
@@ -221,12 +224,12 @@ def _decoded(override: Override) -> str:
     return decode_text(override.content, override.path)
 
 
-def _line_of(traceback: TracebackType | None) -> str | None:
-    """File and line of the innermost template frame; Jinja rewrites tracebacks so that they point there."""
-    found = None
+def _lines_of(traceback: TracebackType | None) -> list[tuple[str, int]]:
+    """File and line of each template frame, the innermost last; Jinja rewrites tracebacks so that they point there."""
+    found = []
     while traceback is not None:
         filename = traceback.tb_frame.f_code.co_filename
         if filename.endswith(SUFFIX):
-            found = f"{filename}, line {traceback.tb_lineno}"
+            found.append((filename, traceback.tb_lineno))
         traceback = traceback.tb_next
     return found

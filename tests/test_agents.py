@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from orchestrator.agents import agent_problems, agent_prompt, build_provider
 from orchestrator.errors import AuthFailed, ConfigError, PluginError
-from orchestrator.providers import AgentContext, ProviderKind
+from orchestrator.providers import AgentContext, Capabilities, CheckResult, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
-from orchestrator.settings.secrets import with_secrets
+from orchestrator.settings.secrets import Secret, with_secrets
 
 KEY = "sk-DEMO-4242424242"
 
@@ -36,6 +37,13 @@ class FakeProvider:
     def __init__(self, options: Options, context: AgentContext) -> None:
         self.options = options
         self.context = context
+        self.capabilities = Capabilities()
+        self.model = options.model
+
+    def check(self) -> CheckResult:
+        return CheckResult(True, "works")
+
+    preview = run = check
 
 
 KINDS = {"fake": ProviderKind("fake", Options, FakeProvider)}  # type: ignore[arg-type]  # only what these tests look at
@@ -151,6 +159,53 @@ def test_t96_a_secret_is_in_no_error_whatever_a_plugin_says() -> None:
         assert KEY not in caught.value.message
         assert caught.value.__cause__ is None
         assert not isinstance(caught.value.__context__, Exception) or KEY not in str(caught.value.__context__) or caught.value.__suppress_context__
+
+
+class Broken(BaseModel):
+    """Options whose validators break with more than what pydantic expects of them."""
+
+    how: str
+    api_key: SecretStr
+
+    @model_validator(mode="after")
+    def _break(self) -> Broken:
+        if self.how == "exits":
+            raise SystemExit(0)
+        raise LookupError(f"no use for {self.api_key.get_secret_value()}")
+
+
+@pytest.mark.parametrize("how", ["raises", "exits"])
+def test_a_model_of_options_that_breaks_is_a_problem_of_its_own_agents(how: str) -> None:
+    kinds = {**KINDS, "broken": ProviderKind("broken", Broken, FakeProvider)}  # type: ignore[arg-type]  # as above
+    broken = AgentConfig("z", "broken", {"how": how, "api_key": Secret(KEY)}, sources={"provider": "file:/c.toml"})
+
+    problems = agent_problems([agent(temperature=-1), broken], kinds)
+
+    assert [problem.path for problem in problems] == ["agents.a.temperature", "agents.z"]
+    assert "the provider broken breaks when it checks the options: " in problems[1].text
+    assert KEY not in str(problems)
+    with pytest.raises(ConfigError) as refused:
+        build(broken, kinds=kinds)
+    assert KEY not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda *_: None, "its factory gave NoneType, which has no run, preview, check"),
+        (lambda *_: sys.exit(0), "the provider fake cannot be made: SystemExit in test_agents.py"),
+        (lambda options, context: replaced(FakeProvider(options, context), capabilities=True), "its capabilities are bool"),
+        (lambda options, context: replaced(FakeProvider(options, context), model=7), "its model is int"),
+    ],
+)
+def test_what_is_no_provider_is_refused(made: Any, said: str) -> None:
+    with pytest.raises(PluginError, match=said):
+        build(agent(), kinds={"fake": ProviderKind("fake", Options, made)})
+
+
+def replaced(provider: FakeProvider, **attributes: object) -> FakeProvider:
+    vars(provider).update(attributes)
+    return provider
 
 
 def test_an_error_from_the_tree_passes_through_a_factory() -> None:

@@ -119,13 +119,24 @@ def test_template_folders_are_absolute_and_there(site: Site, expression: str, wr
 
 
 def test_the_first_count_of_tokens_is_taken_and_wrong_ones_are_passed_over(site: Site) -> None:
-    for name, expression in {"a": "None", "b": "-1", "c": "2.5", "d": "len(text) * 10 if (kind, model) == ('fake', 'm') else None", "e": "1 / 0"}.items():
+    for name, expression in {
+        "a": "None",
+        "b": "-1",
+        "big": "10**5000",
+        "c": "2.5",
+        "d": "len(text) * 10 if (kind, model) == ('fake', 'm') else None",
+        "e": "1 / 0",
+    }.items():
         site.install(f"count-{name}", IMPORTS + f"@hookimpl\ndef escalera_count_tokens(kind, model, text):\n    return {expression}\n")
 
     given = site.hooks().count_tokens(kind="fake", model="m", text=lambda: "abc")
 
     assert [(plugin.distribution, count) for plugin, count in given.values] == [("count-d", 30)]
-    assert [notice.rpartition("gave ")[2] for notice in given.notices] == ["-1 instead of a count", "2.5 instead of a count"]
+    assert [notice.rpartition("gave ")[2] for notice in given.notices] == [
+        "-1 instead of a count",
+        "a number of thousands of digits instead of a count",
+        "2.5 instead of a count",
+    ]
 
 
 def test_without_plugins_nothing_is_called_and_no_text_is_made_to_be_counted() -> None:
@@ -133,6 +144,14 @@ def test_without_plugins_nothing_is_called_and_no_text_is_made_to_be_counted() -
 
     assert hooks.tools(agent="local", role=Role.PRIMARY, workspace="/").values == ()
     assert hooks.count_tokens(kind="k", model=None, text=lambda: pytest.fail("made in vain")).values == ()
+
+
+def test_what_nothing_catches_is_a_notice_too(site: Site) -> None:
+    site.install("acme", IMPORTS + "class Panic(BaseException): pass\n@hookimpl\ndef escalera_template_folders():\n    raise Panic\n")
+
+    (notice,) = site.hooks().template_folders().notices
+
+    assert "escalera_template_folders broke: Panic in acme.py" in notice
 
 
 def test_what_the_user_presses_goes_through(site: Site) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +50,28 @@ def test_t85_plugins_that_cannot_be_imported_are_reported_and_the_others_work(si
     assert "AttributeError" in str(reports["attr"])
     assert "none:x is None" in str(reports["none"])
     assert all("\n" not in str(report) for report in reports.values())
+
+
+PANIC = "class Panic(BaseException):\n    def __str__(self):\n        raise self\n"
+
+
+@pytest.mark.parametrize("body", ["raise Panic\n", f"{KIND}\n@hookimpl\ndef escalera_provider_kinds():\n    raise Panic\n"])
+def test_a_plugin_that_raises_what_nothing_catches_is_reported(site: Site, body: str) -> None:
+    site.install("panics", PANIC + body)
+    site.install("good", gives("good"))
+
+    manager = site.load()
+
+    assert set(manager.kinds()) == {"good"}
+    assert "Panic" in str(by_name(manager)["panics"].problem)
+
+
+@pytest.mark.parametrize("body", ["raise KeyboardInterrupt\n", f"{KIND}\n@hookimpl\ndef escalera_provider_kinds():\n    raise KeyboardInterrupt\n"])
+def test_what_the_user_presses_ends_the_loading(site: Site, body: str) -> None:
+    site.install("slow", body)
+
+    with pytest.raises(KeyboardInterrupt):
+        site.load()
 
 
 @pytest.mark.trial("T85")
@@ -167,6 +191,26 @@ def test_options_must_be_a_model(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("ProviderKind('x', Options, None)", "the factory of x cannot be called"),
+        ("ProviderKind('x', Options, print, None)", "the summary of x is no text"),
+        ("ProviderKind('x', Options, print, environment=None)", "the environment of x is no tuple of names"),
+        ("ProviderKind('x', Options, print, environment='X_KEY')", "the environment of x is no tuple of names"),
+        ("ProviderKind('x', Later, print)", "name 'Missing' is not defined"),
+    ],
+)
+def test_a_kind_that_could_not_be_used_is_refused(site: Site, kind: str, said: str) -> None:
+    site.install("odd", f"{KIND}\nclass Later(BaseModel):\n    x: 'Missing'\n@hookimpl\ndef escalera_provider_kinds():\n    return [{kind}]\n")
+    site.install("good", gives("good"))
+
+    manager = site.load()
+
+    assert set(manager.kinds()) == {"good"}
+    assert said in str(by_name(manager)["odd"].problem)
+
+
+@pytest.mark.parametrize(
     ("kind", "distribution"),
     [
         ("claude-cli", "escalera-claude-cli"),
@@ -199,6 +243,32 @@ def test_plugins_of_this_environment_are_found() -> None:
     assert {"bedrock", "claude_cli", "openrouter", "embedded"} <= {entry.name for entry in installed_entry_points()}
 
 
+def test_a_distribution_whose_entry_points_cannot_be_read_ends_nothing(site: Site) -> None:
+    site.install("good", gives("good"))
+    site.install("broken", None, entry="no line of ours")
+    site.install("neighbour", None)
+    (neighbour,) = site.folder.glob("neighbour*.dist-info")
+    (neighbour / "entry_points.txt").write_text("[console_scripts]\nno line of anybody's\n")
+
+    manager = PluginManager.load(installed_entry_points(importlib.metadata.distributions(path=[str(site.folder)])))
+
+    reports = {report.distribution: report for report in manager.reports()}
+    assert set(manager.kinds()) == {"good"}
+    assert set(reports) == {"good", "broken"}
+    assert "its entry_points.txt cannot be read" in str(reports["broken"])
+
+
+def test_of_two_distributions_with_one_name_the_first_on_the_path_counts(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Site(tmp_path / "other")
+    site.install("Twice.Plugin", gives("first"), module="twice_first")
+    other.install("twice-plugin", gives("second"), module="twice_second")
+
+    entries = installed_entry_points(importlib.metadata.distributions(path=[str(site.folder), str(other.folder)]))
+
+    assert [entry.name for entry in entries] == ["twice_first"]
+
+
 def test_building_the_manager_loads_no_vendor_module() -> None:
     code = (
         "import json, sys, orchestrator.plugins; print(json.dumps([m for m in ('httpx', 'boto3', 'pydantic', 'packaging', 'xllamacpp') if m in sys.modules]))"
@@ -207,3 +277,12 @@ def test_building_the_manager_loads_no_vendor_module() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 
     assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize("value", ["", "no module", ":x", "a-b"])
+def test_an_entry_point_that_is_none_says_so(site: Site, value: str) -> None:
+    site.install("odd", "x = 1", entry=f"odd = {value}")
+
+    (report,) = site.load().reports()
+
+    assert f"its entry point {value!r} is none; expected module or module:object" in str(report.problem)

@@ -202,3 +202,17 @@ def test_t103_braces_in_a_prompt_file_work_or_give_one_error_with_file_and_line(
 
     write(tmp_path, "identity", "mended {{ agent }}")
     assert Templates(overrides_in(tmp_path, "user"), tell=told, before=reloaded).render("identity", **values) == "mended Bob {0}"
+
+
+def test_an_override_that_needs_more_memory_than_there_is_gives_way(tmp_path: Path) -> None:
+    told = Told()
+
+    assert override(tmp_path, "not_shown", '{{ "a" * 99999999999999 }}', told).render("not_shown", count=7) == "7 earlier turns are not shown."
+    assert "not_shown.jinja, line 1: MemoryError" in told[0]
+
+
+def test_who_includes_a_template_without_its_values_is_blamed_for_it(tmp_path: Path) -> None:
+    told = Told()
+
+    assert override(tmp_path, "not_shown", "\n{% include 'brief.jinja' %}", told).render("not_shown", count=7) == "7 earlier turns are not shown."
+    assert told[0].startswith(f"template {tmp_path / 'not_shown.jinja'}, line 2: 'brief' is undefined (in {built_in_folder() / 'brief.jinja'}, line ")

@@ -75,10 +75,10 @@ def check(front: Front, name: str | None, limit: str, as_json: bool) -> int:
 def use(front: Front, name: str, role: str, project: bool, as_json: bool) -> None:
     """Give the agent NAME a role, from the next turn on; a running session goes on with it.
 
-    Written to the user's file, or to the project's.
+    An agent that has the other role gives that to the one whose role it takes. Written to the user's file, or to the project's.
     """
     front.settings.agent(name)
-    done = edited(front, {role: name}, project=project)
+    done = edited(front, _roles(front.settings, name, role), project=project)
     tell(front, done, done.settings.explain(role))
     _print_agent(front, done.settings, name, as_json=as_json)
 
@@ -101,6 +101,14 @@ def add(front: Front, name: str, kind: str, model: str | None, options: Sequence
     _print_agent(front, done.settings, name, as_json=as_json)
     if not any(done.settings.explain(role).value == name for role in Role):
         front.output.notice(f"to have it asked: escalera agents use {name} --as primary, or --as escalation")
+
+
+def _roles(settings: Settings, name: str, role: str) -> dict[str, str]:
+    """The roles to set: both where the agent leaves the other one, since no agent has two."""
+    (other,) = (known.value for known in Role if known.value != role)
+    before = settings.explain(role).value
+    swap = settings.explain(other).value == name and before not in (None, name)
+    return {role: name, **({other: before} if swap else {})}
 
 
 def _named(options: Sequence[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.front import Front
@@ -10,14 +10,13 @@ from orchestrator.errors import AuthFailed, EscaleraError, ModelNotFound, OutOfF
 from orchestrator.probes.side_by_side import Answered, side_by_side
 from orchestrator.providers import CheckResult
 from orchestrator.settings.agent_config import AgentConfig
-from orchestrator.settings.secrets import MASK, secret_texts
+from orchestrator.settings.known import KnownSecrets
 
 if TYPE_CHECKING:
     from orchestrator.crew import Crew
     from orchestrator.documents.kinds import CheckObject, ServerCheckObject
     from orchestrator.settings.resolution import Settings
 
-_SHORTEST_SECRET = 4
 _MOST_SHOWN = 500
 
 
@@ -28,7 +27,7 @@ def checked_agents(front: Front, agents: Sequence[AgentConfig], *, seconds: floa
         return front.crew(front.workspace).agent(name).provider.check()
 
     answers = side_by_side({agent.name: lambda name=agent.name: ask(name) for agent in agents}, seconds=seconds)  # type: ignore[misc]  # a default binds the name
-    return {agent.name: _masked(result_of(answers[agent.name], seconds), agent, front.environ) for agent in agents}
+    return {agent.name: masked_result(result_of(answers[agent.name], seconds), front.known_secrets) for agent in agents}
 
 
 def checked_servers(front: Front, agents: Sequence[AgentConfig], *, seconds: float) -> list[ServerCheckObject]:
@@ -84,6 +83,15 @@ def result_of(answer: Answered[Any], seconds: float) -> CheckResult:
     return answer.value
 
 
+def masked_result(result: CheckResult, known: KnownSecrets) -> CheckResult:
+    """Without secrets, and not endless: a stranger's words may quote anything."""
+
+    def clear(text: object) -> str:
+        return " ".join(known.mask(str(text)).split())[:_MOST_SHOWN]
+
+    return CheckResult(bool(result.ok), result.status, clear(result.detail), None if result.hint is None else clear(result.hint))
+
+
 def _failed(error: BaseException) -> CheckResult:
     if not isinstance(error, EscaleraError):
         return CheckResult(False, "error", f"its plugin's check failed: {type(error).__name__}: {error}", "update the plugin, or report this to its author")
@@ -100,15 +108,3 @@ def _failed(error: BaseException) -> CheckResult:
         case ModelNotFound():
             return CheckResult(False, "unknown_model", message, hint)
     return CheckResult(False, "error", message, hint)
-
-
-def _masked(result: CheckResult, agent: AgentConfig, environ: Mapping[str, str]) -> CheckResult:
-    """Without the agent's secrets, and not endless: a stranger's words may quote anything."""
-    secrets = sorted({text for value in agent.options.values() for text in secret_texts(value, environ=environ) if len(text) >= _SHORTEST_SECRET}, key=len)
-
-    def clear(text: str) -> str:
-        for secret in reversed(secrets):
-            text = text.replace(secret, MASK)
-        return " ".join(text.split())[:_MOST_SHOWN]
-
-    return CheckResult(bool(result.ok), result.status, clear(str(result.detail)), None if result.hint is None else clear(str(result.hint)))

@@ -197,7 +197,7 @@ class Front:
         """The installed plugins, for checking a change of the configuration: none where that cannot be used as it is."""
         from orchestrator.settings.resolution import read_files, resolved
 
-        settings, problems = resolved(self.sources, read_files(self.sources))
+        settings, problems = resolved(self.sources, read_files(self.sources, to_change=True))
         return None if problems else self._loaded_plugins(settings, strict=settings.value("plugins.strict"))
 
     @cached_property
@@ -333,6 +333,10 @@ class Front:
             self.known_secrets.add(secret_texts(agent.options, environ=self.environ))
             variables = kinds[agent.provider].environment if agent.provider in kinds else ()
             self.known_secrets.add(self.environ.get(name, "") for name in variables)
+        for server in settings.servers.values():
+            held = {"env": server.env, "headers": server.headers, "url": server.url, "args": list(server.args)}
+            self.known_secrets.add(written_secrets("", held))
+            self.known_secrets.add(secret_texts(held, environ=self.environ))
 
     def greet(self) -> None:
         """Without any configuration: say what answers, and how to name a real model."""

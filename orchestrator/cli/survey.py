@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from orchestrator.agents import agent_context
-from orchestrator.cli.checks import result_of
+from orchestrator.aside import Aside
+from orchestrator.cli.checks import masked_result, result_of
 from orchestrator.cli.front import Front
 from orchestrator.plugins import PluginManager
 from orchestrator.probes.aws import AwsFacts, aws_facts
@@ -58,13 +59,15 @@ def survey(front: Front, settings: Settings | None, plugins: PluginManager, *, s
     questions: dict[str, Callable[[], Any]] = {url: partial(look_at, name, url) for name, url in addresses}
     questions |= {kind: partial(_asked, found, front, settings, plugins) for kind, found in kinds.items() if found is not None}
     questions |= {"aws": partial(aws_facts, environ), "processes": marked_processes}
+    if settings is not None:
+        front.learn_secrets(settings)
     answers = side_by_side(questions, seconds=SECONDS)
     return Survey(
         servers=[answers[url].value or Server(name, url, "absent", detail=_silence(answers[url])) for name, url in addresses],
         aws=answers["aws"].value or AwsFacts(None, None, "default", _silence(answers["aws"])),
         keys=keys_found(environ),
         processes=answers["processes"].value,
-        kinds={kind: None if found is None else result_of(answers[kind], SECONDS) for kind, found in kinds.items()},
+        kinds={kind: None if found is None else masked_result(result_of(answers[kind], SECONDS), front.known_secrets) for kind, found in kinds.items()},
         installed=frozenset(plugins.kinds()),
     )
 
@@ -73,7 +76,8 @@ def _asked(kind: ProviderKind, front: Front, settings: Settings | None, plugins:
     """What an agent of that kind would say that has no options, among the agents that are configured."""
     others = [agent for agent in settings.agents.values() if agent.provider != kind.name] if settings else []
     context = agent_context(kind, {}, others, plugins.kinds(), name=kind.name, environ=front.environ, workspace=front.cwd)
-    return kind.factory(kind.options(), context).check()
+    with Aside():
+        return kind.factory(kind.options(), context).check()
 
 
 def _silence(answer: Answered[Any]) -> str:

@@ -86,10 +86,11 @@ class _Offer:
 
 
 def _offer(front: Front, path: Path | None) -> _Offer:
-    file = path.absolute() if path is not None else find_project_file(front.cwd, home=home_of(front.environ))
-    project = front.project(front.workspace if path is None or file is None else str(file.parent))
+    folder = front.cwd if path is None else path.absolute() if path.is_dir() else None
+    file = find_project_file(folder, home=home_of(front.environ)) if folder is not None else path.absolute() if path is not None else None
+    project = front.project(str(folder or (file.parent if file is not None else front.cwd)))
     if file is None and not project.parts:
-        raise NotFound(f"there is no escalera.toml in {front.cwd} or above it, and neither AGENTS.md nor .escalera/templates")
+        raise NotFound(f"there is no escalera.toml in {folder} or above it, and neither AGENTS.md nor .escalera/templates")
     return _Offer(file, project)
 
 

@@ -310,9 +310,9 @@ def _events(provider: Provider, request: Request, desk: Desk) -> Generator[Event
                 yield event
         finally:
             _close(events)
-    except EscaleraError:
+    except (EscaleraError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise ProtocolError(f"the provider broke: {foreign(error)}", hint=_BROKEN) from error
 
 

@@ -66,7 +66,8 @@ def _table(settings: Iterable[Setting]) -> JsonSchema:
 def _setting(setting: Setting) -> JsonSchema:
     shape = _shape(setting)
     if setting.unlimited:
-        shape = {"anyOf": [shape, {"const": UNLIMITED}]}
+        any_case = "".join(f"[{letter}{letter.upper()}]" for letter in UNLIMITED)
+        shape = {"anyOf": [shape, {"const": UNLIMITED}, {"type": "string", "pattern": rf"^\s*{any_case}\s*$"}]}
     default = {} if setting.default is None else {"default": _json(setting.default)}
     return {"description": f"{setting.help} Takes {expectation(setting)}{_unit(setting)}.", **default, **shape}
 
@@ -83,7 +84,7 @@ def _shape(setting: Setting) -> JsonSchema:
         "int": {"type": "integer", **bounds},
         "number": {"type": "number", **bounds},
         "text": _TEXT,
-        "duration": {"type": "string", "pattern": _DURATION},
+        "duration": {"type": "string", "pattern": _DURATION if not setting.minimum else _DURATION.replace("[0-9]", "(?=[0-9.]*[1-9])[0-9]", 1)},
         "size": {"anyOf": [{"type": "integer", **bounds}, {"type": "string", "pattern": _SIZE}]},
         "list": {"type": "array", "items": {"type": "string"}},
     }

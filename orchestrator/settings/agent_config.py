@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.settings.declarations import SettingValue
 from orchestrator.settings.layers import AGENT_KEYS, Layer
 from orchestrator.settings.problems import Problem, did_you_mean, nearest
-from orchestrator.settings.secrets import has_secret
+from orchestrator.settings.secrets import SecretRef, has_secret
 
 BUILT_IN = ("local", "stand-in")
 """The agents that are there as long as nothing names a provider: primary and escalation."""
 
 BUILT_IN_PROVIDER = "embedded"
+
+_FILES = ("mcp_config", "tls_ca", "model_path", "add_dir")
+"""Options of the first providers that name a file or a folder; `mcp_config` may be JSON instead."""
+_ITEMS = {"add_dirs": "add_dir"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class AgentConfig:
     """Dollars for a million tokens, by `input`, `output`, `cache_read`, `cache_write`."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Which source gave a key."""
+    folders: Mapping[str, Path] = field(default_factory=dict, repr=False)
+    """What relative names in a key start from: the folder of the file that gave it."""
 
     @property
     def source(self) -> str:
@@ -91,14 +97,16 @@ def mixed_secrets(agents: Iterable[AgentConfig], *, project: str) -> list[Proble
 def _merge(name: str, layers: Sequence[Layer], home: Path | None) -> AgentConfig | None:
     keys: dict[str, Any] = {"provider": BUILT_IN_PROVIDER} if name in BUILT_IN and not names_provider(layers) else {}
     sources: dict[str, str] = {}
+    folders: dict[str, Path] = {}
     limits: dict[str, SettingValue] = {}
     for layer in layers:
         table = layer.agents.get(name, {})
         _drop_outdated(keys, sources, table)
         for key, value in table.items():
             both_tables = layer.merges and isinstance(value, Mapping) and isinstance(keys.get(key), Mapping)
-            keys[key] = {**keys[key], **value} if both_tables else _absolute(value, layer.folder, home) if key == "prompt_file" else value
-            sources[key] = layer.source
+            placed = _placed(key, value, layer.folder, home)
+            keys[key] = {**keys[key], **placed} if both_tables else placed
+            sources[key], folders[key] = layer.source, Path(os.path.abspath(layer.folder))
         limits.update(layer.agent_limits.get(name, {}))
     if "provider" not in keys:
         return None
@@ -111,6 +119,7 @@ def _merge(name: str, layers: Sequence[Layer], home: Path | None) -> AgentConfig
         limits=limits,
         prices=keys.get("prices", {}),
         sources=sources,
+        folders=folders,
     )
 
 
@@ -126,6 +135,33 @@ def _drop_outdated(keys: dict[str, Any], sources: dict[str, str], table: Mapping
     for key in void:
         keys.pop(key, None)
         sources.pop(key, None)
+
+
+def _placed(key: str, value: Any, folder: Path, home: Path | None) -> Any:  # any: what stands in a file
+    """A value with its file names absolute: relative ones start from the folder of the file that gives them, wherever it is used (page 5).
+
+    A program without a slash in its name is looked up on PATH.
+    """
+    if isinstance(value, SecretRef):
+        return replace(value, cmd=_command(value.cmd, folder, home), folder=os.path.abspath(folder)) if value.cmd else value
+    if isinstance(value, Mapping):
+        return {name: _placed("", item, folder, home) for name, item in value.items()}
+    if key == "prompt_file":
+        return _absolute(value, folder, home)
+    if key == "bin" and isinstance(value, str):
+        return _command([value], folder, home)[0]
+    if key == "token_cmd" and isinstance(value, list):
+        return list(_command(value, folder, home))
+    if isinstance(value, list):
+        return [_placed(_ITEMS.get(key, ""), item, folder, home) for item in value]
+    is_name = key in _FILES and isinstance(value, str) and value and not value.lstrip().startswith("{")
+    return str(_absolute(value, folder, home)) if is_name else value
+
+
+def _command(words: Sequence[Any], folder: Path, home: Path | None) -> tuple[Any, ...]:
+    program = words[0] if words else ""
+    is_path = isinstance(program, str) and ("/" in program or os.sep in program)
+    return (str(_absolute(program, folder, home)), *words[1:]) if is_path else tuple(words)
 
 
 def _absolute(value: str, folder: Path, home: Path | None) -> Path:

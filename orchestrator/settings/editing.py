@@ -14,6 +14,7 @@ from orchestrator.settings.declarations import BY_PATH, SettingValue
 from orchestrator.settings.files import PROJECT_FILE, ConfigFile, config_file, decode_text, is_stream, shown_path
 from orchestrator.settings.layers import LayerReader, assigned_value, is_agent_name
 from orchestrator.settings.problems import Problem, raise_problems
+from orchestrator.settings.project import leads_into
 from orchestrator.settings.resolution import Files, Settings, Sources, read_files, resolved
 from orchestrator.settings.secrets import has_written_secret
 from orchestrator.settings.toml_text import Path as Key
@@ -54,11 +55,13 @@ def edit(sources: Sources, change: Change, *, project: bool = False, check: Call
     if project and sources.config_file is not None:
         raise UsageError("--config stands in for the project's file too", hint="leave out --project, or --config")
     with locked(sources.paths.state / "settings.lock"):
-        files = read_files(sources)
+        files = read_files(sources, to_change=True)
         old = files.project if project else files.user
         file = old.path if old else sources.workspace / PROJECT_FILE if project else sources.user_file
         if is_stream(file):
             raise ConfigError(f"{shown_path(file)} is no file that could be changed")
+        if project and file.is_symlink() and not leads_into(file.parent, file):
+            raise ConfigError(f"{shown_path(file)} is a link that leads out of the project, to {shown_path(file.resolve())}", hint="change that file itself")
         accepted = files.trusted or files.project is None if project else None
         new = _changed(file, old, change)
         if new is None:

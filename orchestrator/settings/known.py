@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from orchestrator.settings.secrets import MASK, Secret, SecretRef, is_secret_name
+from orchestrator.settings.secrets import MASK, USER, SecretRef, hidden
 
 SHORTEST = 6
 """Characters. A shorter one is a stand-in for a server that wants none, and stands in many a word."""
 
-_IN_URL = re.compile(r"(?<=://)[^/@\s:]*:(?P<password>[^/@\s]+)@|[?&][^=&\s]*(?:key|token|secret|password|sig)[^=&\s]*=(?P<value>[^&\s#]+)", re.IGNORECASE)
+_STAND_INS = frozenset({"ollama", "lm-studio", "lmstudio", "llama.cpp", "openai", "not-needed", "unused"})
+"""What is commonly given to a server that wants no key: words of messages."""
 
 
 class KnownSecrets:
@@ -26,7 +25,7 @@ class KnownSecrets:
         """Bytes of the longest form that one has."""
 
     def add(self, secrets: Iterable[str]) -> None:
-        new = {secret for secret in secrets if len(secret) >= SHORTEST} - self._texts
+        new = {secret for secret in secrets if len(secret) >= SHORTEST} - self._texts - _STAND_INS
         if new:
             self._texts |= new
             self._forms = sorted({form for secret in self._texts for form in _forms(secret)}, key=len, reverse=True)
@@ -54,33 +53,30 @@ def _forms(secret: str) -> Iterator[bytes]:
 
 def written_secrets(name: str, value: object) -> Iterator[str]:
     """The secrets that are written out in a value, wherever `masked` would put `***`: under names, in URLs, in command lines, in JSON."""
-    if isinstance(value, Secret):
-        yield value.text
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from written_secrets("authorization" if name == "headers" and isinstance(item, str) else key, item)
-    elif isinstance(value, list | tuple):
-        for before, item in zip((None, *value), value, strict=False):
-            is_named = isinstance(before, str) and before.startswith("-") and is_secret_name(before)
-            yield from written_secrets("secret" if is_named else name, item)
-    elif isinstance(value, str):
-        yield from [value] if is_secret_name(name) else _within(name, value)
+    found: list[tuple[str, str]] = []
+
+    def collect(name: str, text: str) -> str:
+        found.append((name, text))
+        return MASK
+
+    hidden(name, value, collect)
+    for under, text in found:
+        yield from _parts(text.partition(":")[2] or text if under == USER else text)
 
 
-def _within(name: str, text: str) -> Iterator[str]:
-    flag, given, word = text.partition("=")
-    if given and flag.startswith("-") and is_secret_name(flag):
-        yield word
-    if text.lstrip().startswith("{"):
-        with suppress(ValueError, RecursionError):
-            yield from written_secrets(name, json.loads(text))
-    yield from (match["password"] or match["value"] for match in _IN_URL.finditer(text))
+def _parts(text: str) -> Iterator[str]:
+    """A secret, also as it stands in a URL, and that of a header without its scheme."""
+    words = text.split()
+    yield from dict.fromkeys((text, unquote(text), *(words[1:] if len(words) == 2 else ())))
 
 
 def resolved_secrets(value: object, resolved: object) -> Iterator[str]:
     """The secrets that a value refers to, from the same value with all of them resolved."""
     if isinstance(value, SecretRef) and isinstance(resolved, str):
-        yield resolved
+        yield from _parts(resolved)
     elif isinstance(value, Mapping) and isinstance(resolved, Mapping):
         for key, item in value.items():
             yield from resolved_secrets(item, resolved.get(key))
+    elif isinstance(value, list) and isinstance(resolved, list):
+        for item, other in zip(value, resolved, strict=False):
+            yield from resolved_secrets(item, other)

@@ -14,7 +14,7 @@ from orchestrator.settings.files import ConfigFile, shown_path
 from orchestrator.settings.problems import Problem, did_you_mean, nearest
 from orchestrator.settings.secrets import is_secret_name, with_secrets
 from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE, checked_server
-from orchestrator.settings.values import parse_value, shown
+from orchestrator.settings.values import parse_value, quoted, shown
 
 AGENT_KEYS = ("provider", "prompt", "prompt_file", "limits", "prices")
 """What the core itself reads of an agent's table; everything else is an option of its provider."""
@@ -36,6 +36,7 @@ OTHER_VARIABLES = frozenset({"ESCALERA_HOME"})
 
 _TABLES = frozenset(path.partition(".")[0] for path in BY_PATH if "." in path)
 _AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
+_KIND_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
 _MOST_PARTS = 32
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,100}", re.ASCII)
 
@@ -141,7 +142,7 @@ class LayerReader:
 
     def _table(self, settings: dict[str, SettingValue], table: str, value: object, label: str, *, text: bool) -> None:
         if not isinstance(value, Mapping):
-            self._report(label, table, f"{shown(value)} is not usable; expected a table: [{table}]")
+            self._report(label, table, f"{quoted(value)} is not usable; expected a table: [{table}]")
             return
         for key, item in value.items():
             path = f"{table}.{key}"
@@ -187,7 +188,7 @@ class LayerReader:
     def _agent_limits(self, table: object, path: str, label: str, *, text: bool) -> dict[str, SettingValue]:
         limits: dict[str, SettingValue] = {}
         if not isinstance(table, Mapping):
-            self._report(label, f"{path}.limits", f"{shown(table)} is not usable; expected a table: [{path}.limits]")
+            self._report(label, f"{path}.limits", f"{quoted(table)} is not usable; expected a table: [{path}.limits]")
             return limits
         for key, value in table.items():
             shown_as = f"{path}.limits.{_shown_key(key)}"
@@ -300,18 +301,25 @@ def _lay(target: dict[str, Any], upper: Mapping[str, Any]) -> None:
 def _word(value: object) -> str:
     if isinstance(value, str) and value.strip():
         return value
-    raise ValueError(f"{shown(value)} is not usable; expected a text")
+    raise ValueError(f"{quoted(value)} is not usable; expected a text")
+
+
+def _kind(value: object) -> str:
+    """The name of a provider kind, as far as that shows; what is none may be a secret in the wrong place, and so it is not shown."""
+    if _KIND_NAME.fullmatch(_word(value)):
+        return str(value)
+    raise ValueError(f"{quoted(value)} is no name of a provider kind; `escalera plugins list` has them")
 
 
 def _prices(value: object) -> dict[str, float]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{shown(value)} is not usable; expected a table with {', '.join(PRICES)} in dollars for a million tokens")
+        raise ValueError(f"{quoted(value)} is not usable; expected a table with {', '.join(PRICES)} in dollars for a million tokens")
     for name, price in value.items():
         if name not in PRICES:
             raise ValueError(f"has the unknown key {_shown_key(name)}{did_you_mean(nearest(name, PRICES))}")
         if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < 1e6:
-            raise ValueError(f"{shown(price)} is not usable as `{name}`; expected dollars for a million tokens")
+            raise ValueError(f"{quoted(price)} is not usable as `{name}`; expected dollars for a million tokens")
     return {name: float(price) for name, price in value.items()}
 
 
-_AGENT_CHECKS = {"provider": _word, "prompt": _word, "prompt_file": _word, "prices": _prices}
+_AGENT_CHECKS = {"provider": _kind, "prompt": _word, "prompt_file": _word, "prices": _prices}

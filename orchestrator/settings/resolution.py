@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -222,10 +222,10 @@ class Files:
     trusted: bool = False
 
 
-def read_files(sources: Sources) -> Files:
-    """The files as they are now; `ConfigError` for one that cannot be read."""
+def read_files(sources: Sources, *, to_change: bool = False) -> Files:
+    """The files as they are now; `ConfigError` for one that cannot be read. One that is named and not there is made when it is changed."""
     project_file = sources.find_project_file()
-    user = read_config(sources.config_file) if sources.config_file else _read_if_there(sources.paths.user_file)
+    user = read_config(sources.config_file) if sources.config_file and not to_change else _read_if_there(sources.user_file)
     project = read_config(project_file, found=True) if project_file else None
     return Files(user, project, trusted=project is not None and TrustStore(sources.paths.trust_file).is_trusted(project.path, project.content))
 
@@ -240,7 +240,7 @@ def resolved(sources: Sources, files: Files, *, runtime: Mapping[str, object] | 
         *reader.assignments(sources.sets),
         *([reader.runtime(runtime)] if runtime else []),
     ]
-    middle, notices = _project_layer(reader, files.project, files.trusted, own=[*lowest, *upper], home=sources.home)
+    middle, notices = _project_layer(reader, files.project, files.trusted, lowest=lowest, upper=upper, home=sources.home)
     layers = (*lowest, *middle, *upper)
     settings = Settings(
         layers=layers,
@@ -292,7 +292,9 @@ def _read_if_there(path: Path) -> ConfigFile | None:
     return read_config(path)
 
 
-def _project_layer(reader: LayerReader, project: ConfigFile | None, trusted: bool, *, own: Sequence[Layer], home: Path | None) -> tuple[list[Layer], list[str]]:
+def _project_layer(
+    reader: LayerReader, project: ConfigFile | None, trusted: bool, *, lowest: Sequence[Layer], upper: Sequence[Layer], home: Path | None
+) -> tuple[list[Layer], list[str]]:
     """The project file's layer, cut down to what is harmless unless it is trusted, and the notice about what is left out."""
     if project is None:
         return [], []
@@ -301,9 +303,20 @@ def _project_layer(reader: LayerReader, project: ConfigFile | None, trusted: boo
     if trusted:
         return [layer], []
     # What is ignored anyway cannot stop the program.
-    reader.problems[before:] = [problem for problem in reader.problems[before:] if not problem.path.startswith(_IGNORED) or ".limits" in problem.path]
-    harmless, ignored = harmless_part(layer, agents=merge_agents(own, home=home))
+    found, reader.problems[before:] = reader.problems[before:], []
+    reader.problems += [problem for problem in found if not _is_ignored(problem)]
+    agents = merge_agents([*lowest, *upper], home=home)
+    harmless, ignored = harmless_part(layer, agents=agents)
+    if _role_problems(Settings((*lowest, harmless, *upper), agents)) and not _role_problems(Settings((*lowest, *upper), agents)):
+        # The roles that it chooses do not go with those that the user has given.
+        ignored += [role for role in _ROLES if role in harmless.settings]
+        harmless = replace(harmless, settings={path: value for path, value in harmless.settings.items() if path not in _ROLES})
+    ignored += [problem.path for problem in found if _is_ignored(problem) and problem.path not in ignored]
     return [harmless], [_ignored_notice(project.path, ignored)] if ignored else []
+
+
+def _is_ignored(problem: Problem) -> bool:
+    return problem.path.startswith(_IGNORED) and ".limits" not in problem.path
 
 
 def _ignored_notice(path: Path, ignored: Sequence[str]) -> str:

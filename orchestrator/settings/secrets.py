@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, time
@@ -21,12 +21,23 @@ from orchestrator.settings.values import shown
 
 MASK = "***"
 
-_SECRET_NAME = re.compile(r"(^|[_-])(api_?key|key|token|secret|password|passwd|authorization|cookie)$", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"(^|[_-])(api_?key|key|token|secret|password|passwd|passphrase|pwd|pat|credentials?|bearer|authorization|cookie)$", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CARRIERS = ("headers", "env")
 """Tables of free names whose values may be secrets, whatever they are called."""
-_URL_SECRET = re.compile(r"(?<=://)[^/@\s]*@|(?<=[?&])([^=&\s]*(?:key|token|secret|password|sig)[^=&\s]*=)[^&\s#]*", re.IGNORECASE)
+_URL_NAME = re.compile(r"(^|[_-])(ur[li]|endpoint)$", re.IGNORECASE)
+"""What is called so is a URL, however it is written."""
+_AUTHORITY = re.compile(r"(?<=://)(?P<user>[^/?#\s]*)@")
+_PARAMETER = re.compile(r"(?<=[?&#])(?P<name>[^=&#\s]*)=(?P<value>[^&#\s]*)")
+_SECRET_PARAMETER = re.compile(r"key|token|secret|passw|sig|auth|credential", re.IGNORECASE)
+_OPAQUE = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=~.-]{16,}", re.ASCII)
+"""Letters and digits without a blank, a slash or a colon: no path, no address, no list of options."""
+_OPEN_NAME = re.compile(r"(model|version|region|profile|path|dir|home)$", re.IGNORECASE)
+_TEXTS = re.compile(r':\s*"((?:[^"\\\n]|\\.)*)"')
 _EXPECTED = 'expected a text, { env = "NAME" }, { cmd = ["program", "argument"] } or { keyring = "service/name" }'
 _CMD_SECONDS = 30
+_SHORTEST = 6
+"""Characters of a parameter that may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,8 @@ class SecretRef:
     env: str = ""
     cmd: tuple[str, ...] = ()
     keyring: str = ""
+    folder: str = field(default="", compare=False)
+    """Where the command runs: the folder of the file that gives it, else the working directory."""
 
     def __str__(self) -> str:
         return f"{{ {self.kind} = {shown(list(self.cmd) if self.kind == 'cmd' else getattr(self, self.kind))} }}"
@@ -54,21 +67,24 @@ class Secret:
 
 def is_secret_name(name: str) -> bool:
     """Whether an option, a header or a variable of this name holds a secret."""
-    return _SECRET_NAME.search(name) is not None
+    return _SECRET_NAME.search(_CAMEL.sub("_", name)) is not None
 
 
 def with_secrets(name: str, value: object) -> object:
-    """An option's value with every secret in it as `Secret` or `SecretRef`; raises `ValueError` for a malformed reference."""
+    """An option's value with every secret in it as `Secret` or `SecretRef`; raises `ValueError` for a malformed reference.
+
+    Deep in a table of the provider's own only what can be a secret is taken for one: under the same name there may be anything.
+    """
     if name in _CARRIERS and isinstance(value, Mapping):
         return {key: _carried(key, item) for key, item in value.items()}
-    return _secret(value) if is_secret_name(name) else value
+    if is_secret_name(name):
+        return _secret(value)
+    return {key: _within(key, item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def has_secret(value: object) -> bool:
     """Whether there is one anywhere in the value."""
-    if isinstance(value, Mapping):
-        return any(has_secret(item) for item in value.values())
-    return isinstance(value, Secret | SecretRef)
+    return any(isinstance(leaf, Secret | SecretRef) for leaf in _leaves(value))
 
 
 def has_written_secret(name: str, value: object) -> bool:
@@ -78,7 +94,7 @@ def has_written_secret(name: str, value: object) -> bool:
         return (name in _CARRIERS or not is_secret_name(name)) and any(has_written_secret(key, item) for key, item in value.items())
     if isinstance(value, list | tuple):
         return any(has_written_secret(name, item) for item in value)
-    return isinstance(value, str) and (is_secret_name(name) or _URL_SECRET.search(value) is not None)
+    return isinstance(value, str) and (is_secret_name(name) or _has_secret_parts(value))
 
 
 def resolve(value: object, *, environ: Mapping[str, str], path: str) -> Any:
@@ -92,43 +108,51 @@ def resolve(value: object, *, environ: Mapping[str, str], path: str) -> Any:
         return _RESOLVERS[value.kind](value, environ, path)
     if isinstance(value, Mapping):
         return {key: resolve(item, environ=environ, path=f"{path}.{key}") for key, item in value.items()}
+    if isinstance(value, list):
+        return [resolve(item, environ=environ, path=path) for item in value]
     return value
 
 
 def secret_texts(value: object, *, environ: Mapping[str, str]) -> tuple[str, ...]:
     """The secrets in a value as far as they are at hand: written out or in the environment. Runs nothing."""
-    if isinstance(value, Mapping):
-        return tuple(text for item in value.values() for text in secret_texts(item, environ=environ))
-    if isinstance(value, Secret):
-        return (value.text,)
-    if isinstance(value, SecretRef) and environ.get(value.env):
-        return (environ[value.env],)
-    return ()
+    found = (leaf.text if isinstance(leaf, Secret) else environ.get(leaf.env, "") for leaf in _leaves(value) if isinstance(leaf, Secret | SecretRef))
+    return tuple(filter(None, found))
 
 
 def secret_variables(value: object) -> tuple[str, ...]:
     """The environment variables that a value names as the place of a secret."""
-    if isinstance(value, Mapping):
-        return tuple(name for item in value.values() for name in secret_variables(item))
-    return (value.env,) if isinstance(value, SecretRef) and value.env else ()
+    return tuple(leaf.env for leaf in _leaves(value) if isinstance(leaf, SecretRef) and leaf.env)
+
+
+Hide = Callable[[str, str], str]
+"""What is to stand for a secret, by the name that it is found under and its text."""
+
+USER = "user:password"
+"""The name of what stands before the host in a URL."""
 
 
 def masked(name: str, value: object) -> Any:
     """A value as it may be shown: secrets as `***`, references as what they are, URLs without what is secret in them.
 
-    Works on raw values too, for files that are not trusted yet.
+    Works on raw values too, for files that are not trusted yet, and on malformed ones: what cannot be read is not shown.
     """
+    return hidden(name, value, lambda *_: MASK)
+
+
+def hidden(name: str, value: object, hide: Hide) -> Any:
+    """As `masked`, with what `hide` gives in the place of each secret."""
     if isinstance(value, SecretRef):
         return str(value)
     if isinstance(value, Secret):
-        return MASK
+        return hide(name, value.text)
     if isinstance(value, Mapping):
-        return {key: masked("authorization" if name == "headers" and isinstance(item, str) else key, item) for key, item in value.items()}
+        return _hidden_table(name, value, hide)
     if isinstance(value, list | tuple):
-        return [_masked_word(name, before, item) for before, item in zip((None, *value), value, strict=False)]
+        return [_hidden_word(name, before, item, hide) for before, item in zip((None, *value), value, strict=False)]
     if isinstance(value, str):
-        return MASK if is_secret_name(name) else _masked_text(name, value)
-    return value
+        is_secret = is_secret_name(name) or name in _CARRIERS or name.endswith("_cmd")
+        return hide(name, value) if is_secret else _hidden_text(name, value, hide)
+    return hide(name, str(value)) if is_secret_name(name) and isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def showable(name: str, value: object) -> Any:
@@ -146,24 +170,78 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _masked_word(name: str, before: object, word: object) -> Any:
+def _hidden_table(name: str, table: Mapping[str, Any], hide: Hide) -> dict[str, Any]:
+    if name not in _CARRIERS and (reference := _reference(table)) is not None:
+        return {reference.kind: hidden("cmd", list(reference.cmd), hide) if reference.cmd else reference.env or reference.keyring}
+    return {key: hidden(_carried_name(name, key, item), item, hide) for key, item in table.items()}
+
+
+def _carried_name(name: str, key: str, value: object) -> str:
+    """The name by which a value in a table is judged: a header is a secret whatever it is called, and so is what looks like one as a variable."""
+    if is_secret_name(name) or (name == "headers" and isinstance(value, str)):
+        return "authorization"
+    is_opaque = name == "env" and isinstance(value, str) and _OPAQUE.fullmatch(value) is not None and _OPEN_NAME.search(key) is None
+    return "authorization" if is_opaque else key if key not in _CARRIERS or isinstance(value, Mapping) else f"{key}."
+
+
+def _hidden_word(name: str, before: object, word: object, hide: Hide) -> Any:
     """One of a list, which may be a command line: `--api-key=…`, and what stands behind `--api-key`."""
+    name = "" if name.endswith("_cmd") else name
     if isinstance(word, str) and isinstance(before, str) and before.startswith("-") and is_secret_name(before):
-        return MASK
+        return hide(before, word)
     if isinstance(word, str) and word.startswith("-"):
-        flag, given, _ = word.partition("=")
-        return f"{flag}={MASK}" if given and is_secret_name(flag) else masked(name, word)
-    return masked(name, word)
+        flag, given, text = word.partition("=")
+        return f"{flag}={hide(flag, text)}" if given and is_secret_name(flag) else hidden(name, word, hide)
+    return hidden(name, word, hide)
 
 
-def _masked_text(name: str, text: str) -> str:
-    """A text without the secrets of a URL, or of the JSON object that it is."""
+def _hidden_text(name: str, text: str, hide: Hide) -> str:
+    """A text without the secrets of a URL, or of the JSON object that it is or was meant to be."""
     if text.lstrip().startswith("{"):
-        with suppress(ValueError, RecursionError):
+        try:
             value = json.loads(text)
-            clear = masked(name, value)
-            return text if clear == value else json.dumps(clear, ensure_ascii=False)
-    return _URL_SECRET.sub(lambda match: (match[1] or "") + MASK + ("" if match[1] else "@"), text)
+        except (ValueError, RecursionError):
+            return _hidden_texts(name, text, hide)
+        clear = hidden(name, value, hide)
+        return text if clear == value else json.dumps(clear, ensure_ascii=False)
+    if _URL_NAME.search(name):
+        return _hidden_url(name, text, hide)
+    text = _AUTHORITY.sub(lambda match: hide(USER, match["user"]) + "@", text)
+    return _PARAMETER.sub(lambda match: f"{match['name']}={hide(name, match['value'])}" if _SECRET_PARAMETER.search(match["name"]) else match[0], text)
+
+
+def _hidden_texts(name: str, text: str, hide: Hide) -> str:
+    """Of JSON that is broken nobody can tell which texts in it are secrets."""
+    for found in _TEXTS.finditer(text):
+        hide(name, found[1])
+    return hide(name, text)
+
+
+def _hidden_url(name: str, url: str, hide: Hide) -> str:
+    """A URL, be it a good one or one that lacks its scheme or has odd characters in its password: all before the last `@` is a secret."""
+    if not any(character in url for character in ":/.@"):
+        return hide(name, url)
+    before, at, rest = url.rpartition("@")
+    scheme = before[: before.index("://") + 3] if "://" in before else ""
+    clear = f"{scheme}{hide(USER, before.removeprefix(scheme))}@{rest}" if at else url
+    return _PARAMETER.sub(lambda match: f"{match['name']}={hide(name, match['value'])}" if _is_secret_parameter(match) else match[0], clear)
+
+
+def _is_secret_parameter(match: re.Match[str]) -> bool:
+    """Of a URL that calls go to, whatever is not short and not the version of an interface."""
+    return _SECRET_PARAMETER.search(match["name"]) is not None or (len(match["value"]) >= _SHORTEST and not match["name"].endswith("version"))
+
+
+def _has_secret_parts(text: str) -> bool:
+    return _AUTHORITY.search(text) is not None or any(_SECRET_PARAMETER.search(match["name"]) for match in _PARAMETER.finditer(text))
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 def _carried(name: str, value: object) -> object:
@@ -172,9 +250,23 @@ def _carried(name: str, value: object) -> object:
     return value
 
 
+def _within(name: str, value: object) -> object:
+    """Deep in a table: a secret where it can be one, under a name of secrets."""
+    if is_secret_name(name) and ((isinstance(value, str) and value) or _reference(value) is not None):
+        return _secret(value)
+    if isinstance(value, Mapping):
+        return {key: _within(key, item) for key, item in value.items()}
+    return [_within("", item) for item in value] if isinstance(value, list) else value
+
+
 def _secret(value: object) -> Secret | SecretRef:
-    if isinstance(value, str) and value:
-        return Secret(value)
+    secret = Secret(value) if isinstance(value, str) and value else _reference(value)
+    if secret is None:
+        raise ValueError(f"is not usable as a secret; {_EXPECTED}")
+    return secret
+
+
+def _reference(value: object) -> SecretRef | None:
     if isinstance(value, Mapping) and len(value) == 1:
         kind, argument = next(iter(value.items()))
         if kind == "env" and isinstance(argument, str) and argument:
@@ -183,7 +275,7 @@ def _secret(value: object) -> Secret | SecretRef:
             return SecretRef("cmd", cmd=tuple(argument))
         if kind == "keyring" and isinstance(argument, str) and "/" in argument:
             return SecretRef("keyring", keyring=argument)
-    raise ValueError(f"is not usable as a secret; {_EXPECTED}")
+    return None
 
 
 def _from_env(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
@@ -196,7 +288,7 @@ def _from_env(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
 def _from_cmd(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
     """The first thing the command prints. Neither its output nor its errors are repeated: they may hold the secret."""
     try:
-        code, output = _said(ref.cmd, environ)
+        code, output = _said(ref.cmd, environ, ref.folder or None)
     except subprocess.TimeoutExpired:
         raise SecretMissing(f"{path}: the command {ref.cmd[0]!r} gave no secret within {_CMD_SECONDS} s") from None
     except (OSError, ValueError) as error:
@@ -208,12 +300,12 @@ def _from_cmd(ref: SecretRef, environ: Mapping[str, str], path: str) -> str:
     return secret
 
 
-def _said(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bytes]:
+def _said(command: Sequence[str], environ: Mapping[str, str], folder: str | None) -> tuple[int, bytes]:
     """Exit code and output. Whatever cuts it short – the time, an interrupt – ends the command and all it has started."""
     process = None
     try:
         nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
-        process = subprocess.Popen(command, env=dict(environ), stdin=nothing, stdout=pipe, stderr=pipe, start_new_session=True)
+        process = subprocess.Popen(command, cwd=folder, env=dict(environ), stdin=nothing, stdout=pipe, stderr=pipe, start_new_session=True)
         output, _ = process.communicate(timeout=_CMD_SECONDS)
     except BaseException:
         if process is not None:
@@ -239,7 +331,7 @@ def _from_keyring(ref: SecretRef, _: Mapping[str, str], path: str) -> str:
     service, name = ref.keyring.rsplit("/", 1)
     try:
         secret = keyring.get_password(service, name)
-    except keyring.errors.KeyringError as error:
+    except Exception as error:  # whichever of its many backends it is: each raises what it likes
         raise SecretMissing(f"{path}: the keyring does not answer: {type(error).__name__}") from None
     if not secret:
         raise SecretMissing(f"{path}: the keyring has nothing for {ref.keyring!r}", hint=f"keyring set {service} {name}")

@@ -47,7 +47,7 @@ class _Statement:
     path: Path = ()
     key: tuple[int, int] = (0, 0)
     value: tuple[int, int] = (0, 0)
-    """Of an entry: where its key and its value stand."""
+    """Of an entry: where its key and its value stand; of a header, where it stands itself."""
 
 
 def with_key(text: str, path: Path, value: object) -> str:
@@ -121,17 +121,25 @@ def _placings(text: str, path: Path, written: str) -> Iterator[str]:
 
 
 def _at_top(text: str, statements: Sequence[_Statement], line: str) -> str:
-    """After the last key that stands before all tables; where there is none, before the first table and its comment."""
+    """After the last key that stands before all tables; where there is none, before the first table and its comment, but below the file's own."""
     first = next((index for index, s in enumerate(statements) if s.kind in ("header", "array")), len(statements))
     last = next((s for s in reversed(statements[:first]) if s.kind == "entry"), None)
     if last is not None:
         return _inserted(text, last, line)
     if first == len(statements):
         return _inserted(text, statements[-1], line) if statements else line + "\n"
+    table = first
     while first > 0 and statements[first - 1].kind == "comment":
         first -= 1
+    if first == 0:  # what a file begins with speaks of the file; an editor looks for `#:schema` in its first lines
+        while first < table and (not _is_directive(text, statements[0]) or _is_directive(text, statements[first])):
+            first += 1
     at, eol = statements[first].start, _line_ending(text)
     return text[:at] + line + eol + eol + text[at:]
+
+
+def _is_directive(text: str, statement: _Statement) -> bool:
+    return text[statement.start : statement.end].lstrip("\ufeff").startswith("#:")
 
 
 def _inserted(text: str, after: _Statement, line: str) -> str:
@@ -201,7 +209,7 @@ def _holds_only(text: str, statements: Sequence[_Statement], head: int, index: i
     """Whether a table holds nothing but that entry, not even a comment."""
     header = statements[head]
     rest = [s for s in _section(statements, head) if s is not statements[index]]
-    return header.kind == "header" and text[header.start : header.end].rstrip().endswith("]") and all(s.kind == "blank" for s in rest)
+    return header.kind == "header" and not text[header.value[1] : header.end].strip() and all(s.kind == "blank" for s in rest)
 
 
 # -- reading the text ---------------------------------------------------------------------------------
@@ -216,7 +224,7 @@ def _statements(text: str) -> Iterator[_Statement]:
         header, key = _HEADER.match(text, at), _KEY.match(text, at)
         if header is not None:
             table = _parts(header[2])
-            yield _Statement("array" if header[1] == "[[" else "header", start, line_end, table)
+            yield _Statement("array" if header[1] == "[[" else "header", start, line_end, table, value=header.span())
             # Keys below belong to one of many tables of this name: no path of ours leads there.
             table = (*table, "[]") if header[1] == "[[" else table
         elif key is not None:

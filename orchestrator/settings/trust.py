@@ -43,7 +43,7 @@ class TrustStore:
 
     def gone_below(self, folder: Path) -> Sequence[Path]:
         """The accepted files of a project that are no longer there; they would be accepted again if they came back."""
-        return [Path(path) for path in self.list() if Path(path).is_relative_to(_key(folder)) and self.standing(path) == "gone"]
+        return [Path(path) for path in self.list() if Path(path).is_relative_to(os.path.realpath(folder)) and self.standing(path) == "gone"]
 
     def trust(self, file: Path, content: bytes) -> None:
         """Accept the file as it is now."""
@@ -123,7 +123,8 @@ def _flat(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _key(file: Path) -> str:
-    return os.path.realpath(file)
+    """Where the file stands, links of folders followed. A file that is a link itself is not what it leads to: its names count from here."""
+    return os.path.join(os.path.realpath(file.parent), file.name)
 
 
 def _hash(content: bytes) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from orchestrator.settings.declarations import UNLIMITED, Setting, SettingType, SettingValue
@@ -15,6 +16,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", re.ASCII)
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(B|[kMG]i?B)", re.ASCII | re.IGNORECASE)
 _INT = re.compile(r"[+-]?\d{1,18}(?:_\d{1,3}){0,6}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
+_WORD = re.compile(r"[a-z][a-z _-]{0,23}")
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 LARGEST: dict[SettingType, float] = {"int": 10**12, "size": 10**12, "number": 10**6, "duration": 36500 * 86400.0}
@@ -94,6 +96,13 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"
 
 
+def quoted(value: object) -> str:
+    """A refused value as a message may repeat it: of a text only a plain word, since it may be a secret in the wrong place."""
+    if isinstance(value, str):
+        return shown(value) if _WORD.fullmatch(value) else f"a text of {len(value)} characters"
+    return "a table" if isinstance(value, Mapping) else "a list" if isinstance(value, list | tuple) else shown(value)
+
+
 def _bool(raw: object, text: bool) -> SettingValue:
     if isinstance(raw, bool):
         return raw
@@ -135,7 +144,12 @@ def _size(raw: object, text: bool) -> SettingValue:
 
 
 def _list(raw: object, text: bool) -> SettingValue:
-    if text and isinstance(raw, str):
+    if text and isinstance(raw, str) and raw.lstrip().startswith("["):
+        try:
+            raw = tomllib.loads(f"list = {raw.strip()}")["list"]
+        except (ValueError, RecursionError):
+            return None
+    elif text and isinstance(raw, str):
         return tuple(part.strip() for part in raw.split(",") if part.strip())
     return tuple(raw) if isinstance(raw, list | tuple) and all(isinstance(item, str) for item in raw) else None
 

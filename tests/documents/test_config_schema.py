@@ -106,3 +106,8 @@ def test_the_starting_configuration_and_the_readmes_are_valid() -> None:
 
     assert blocks
     assert [problems(block) for block in blocks] == [[]] * len(blocks)
+
+
+@pytest.mark.parametrize(("timeout", "valid"), [("UNLIMITED", True), (" unlimited", True), ("10m", True), ("0.5s", True), ("0s", False), ("0.0h", False)])
+def test_durations_are_those_that_the_program_takes(timeout: str, valid: bool) -> None:
+    assert (problems(f"[limits]\nturn_timeout = '{timeout}'") == []) is valid

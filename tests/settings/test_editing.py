@@ -402,3 +402,13 @@ def test_a_kill_at_any_moment_leaves_the_old_file_or_the_new_one(place: Place) -
         assert file.read_bytes() == wanted
     assert in_child(place, None).returncode == 0
     assert file.read_bytes() == new
+
+
+def test_a_project_file_that_leads_out_of_the_project_is_not_written_through(place: Place) -> None:
+    before = written(place, USER)
+    place.project_file.symlink_to(place.paths.user_file)
+
+    with pytest.raises(ConfigError, match="is a link that leads out of the project"):
+        set_(place, "limits.turn_timeout", "5m", project=True)
+
+    assert place.paths.user_file.read_bytes() == before

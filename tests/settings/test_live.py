@@ -165,7 +165,7 @@ def test_a_changed_project_file_asks_again_and_acceptance_is_noticed(place: Plac
 
     trust.trust(project, project.read_bytes())
     live.refresh()
-    assert (live.current.value("fallback"), live.current.agent("local").options) == (True, {"bin": "./run-me"})
+    assert (live.current.value("fallback"), live.current.agent("local").options) == (True, {"bin": f"{place.workspace}/run-me"})
 
     trust.revoke(project)
     live.refresh()

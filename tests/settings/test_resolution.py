@@ -208,7 +208,7 @@ def test_naming_another_provider_drops_the_options_of_the_one_below(place: Any) 
         ("agents.cheap.env.DEBUG=false", "env", {"DEBUG": False}),
         ("agents.cheap.prompt_caching=false", "prompt_caching", False),
         ("agents.cheap.inference.temperature=0.5", "inference", {"temperature": 0.5}),
-        ("agents.cheap.add_dirs=['a', 'b']", "add_dirs", ["a", "b"]),
+        ("agents.cheap.add_dirs=['/a', '/b']", "add_dirs", ["/a", "/b"]),
         ("agents.cheap.base_url=http://h/v1?a=b", "base_url", "http://h/v1?a=b"),
         ("agents.cheap.model=1\nother = 2", "model", "1\nother = 2"),
     ],
@@ -415,6 +415,28 @@ def test_an_untrusted_project_file_may_choose_among_the_users_agents(place: Any)
     assert settings.notices == ()
 
 
+def test_a_role_of_an_untrusted_file_that_does_not_go_with_the_users_own_is_ignored(place: Any) -> None:
+    user = place.user("primary = 'a'\nescalation = 'b'\n[agents.a]\nprovider = 'p'\n[agents.b]\nprovider = 'p'")
+    place.project("primary = 'b'\nneed_expiry_hours = 2")
+
+    settings = place.load()
+
+    assert (settings.primary, settings.escalation, settings.value("need_expiry_hours")) == ("a", "b", 2)
+    assert "these are ignored: primary." in settings.notices[0]
+    user.write_text(user.read_text().replace("escalation = 'b'", "escalation = 'c'"))
+    with pytest.raises(ConfigError, match=r"config\.toml: escalation: no agent 'c'"):
+        place.load()
+
+
+def test_malformed_keys_of_an_untrusted_file_are_named_too(place: Any) -> None:
+    place.user(AGENTS)
+    place.project("[agents.x]\nprovider = 7\nprices = { x = 1 }\nbin = 'b'\n[agents.'a b']\nprovider = 'p'")
+
+    (notice,) = place.load().notices
+
+    assert [key for key in ("agents.x.bin", "agents.x.provider", "agents.x.prices", "agents.'a b'") if key not in notice] == []
+
+
 def test_a_trusted_project_file_sets_everything_until_it_changes(place: Any) -> None:
     place.project(AGENTS)
     trust(place)
@@ -465,6 +487,25 @@ def test_a_relative_prompt_file_counts_from_the_file_that_names_it(place: Any) -
     assert settings.agent("x").prompt_file == place.paths.config / "x.md"
     assert settings.agent("y").prompt_file == Path(place.environ["HOME"]) / "y.md"
     assert settings.agent("cheap").prompt_file == place.workspace / "z.md"
+
+
+def test_relative_names_of_programs_and_files_count_from_the_file_that_names_them(place: Any) -> None:
+    place.user(
+        "[agents.x]\nprovider = 'claude-cli'\nbin = './tool.sh'\nadd_dirs = ['docs', '/abs', '~/d']\nmcp_config = 'mcp.json'\n"
+        "env = { A = { cmd = ['./key.sh', './arg'] } }\n"
+        "[agents.y]\nprovider = 'openai'\ntoken_cmd = ['bin/token', '-v']\ntls_ca = 'ca.pem'\napi_key = { cmd = ['pass', 'x'] }\n"
+        "[agents.z]\nprovider = 'claude-cli'\nbin = 'claude'\nmcp_config = '{}'\n"
+    )
+
+    settings = place.load(workspace=place.workspace, sets=["agents.w.provider=claude-cli", "agents.w.bin=./here"])
+
+    config, x, y, z = place.paths.config, *(settings.agent(name).options for name in "xyz")
+    assert (x["bin"], x["mcp_config"], x["add_dirs"]) == (f"{config}/tool.sh", f"{config}/mcp.json", [f"{config}/docs", "/abs", f"{place.environ['HOME']}/d"])
+    assert (x["env"]["A"].cmd, x["env"]["A"].folder) == ((f"{config}/key.sh", "./arg"), str(config))
+    assert (y["token_cmd"], y["tls_ca"]) == ([f"{config}/bin/token", "-v"], f"{config}/ca.pem")
+    assert (y["api_key"].cmd, y["api_key"].folder) == (("pass", "x"), str(config))
+    assert (z["bin"], z["mcp_config"]) == ("claude", "{}")
+    assert settings.agent("w").options["bin"] == f"{place.workspace}/here"
 
 
 def test_a_prompt_from_above_replaces_a_prompt_file_from_below(place: Any) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +12,28 @@ from orchestrator.settings.secrets import Secret, SecretRef, has_written_secret,
 
 
 @pytest.mark.parametrize(
-    "name", ["api_key", "apikey", "API-KEY", "x-api-key", "token", "aws_session_token", "Authorization", "password", "client_secret", "Cookie"]
+    "name",
+    [
+        "api_key",
+        "apikey",
+        "API-KEY",
+        "x-api-key",
+        "token",
+        "aws_session_token",
+        "Authorization",
+        "password",
+        "client_secret",
+        "Cookie",
+        "accessToken",
+        "MY_PAT",
+        "clientSecret",
+    ],
 )
 def test_names_of_secrets_are_known(name: str) -> None:
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize("name", ["model", "max_tokens", "token_cmd", "keyboard", "monkey", "profile"])
+@pytest.mark.parametrize("name", ["model", "max_tokens", "token_cmd", "keyboard", "monkey", "profile", "maxTokens", "format", "compat"])
 def test_other_names_are_not_taken_for_secrets(name: str) -> None:
     assert not is_secret_name(name)
 
@@ -39,6 +55,13 @@ def test_a_command_gives_what_it_prints() -> None:
     ref = with_secrets("api_key", {"cmd": [sys.executable, "-c", "import os; print(os.environ['FROM'])"]})
 
     assert resolve(ref, environ={"FROM": "sk-2"}, path="agents.x.api_key") == "sk-2"
+
+
+def test_a_command_runs_in_the_folder_of_the_file_that_gives_it(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-11")
+    ref = SecretRef("cmd", cmd=("cat", "key"), folder=str(tmp_path))
+
+    assert resolve(ref, environ={"PATH": os.environ["PATH"]}, path="agents.x.api_key") == "sk-11"
 
 
 @pytest.mark.parametrize(("code", "said"), [("import sys; print('sk-3'); sys.exit('sk-4')", "ended with exit code 1"), ("print(' ')", "printed nothing")])
@@ -87,9 +110,54 @@ def test_masking_reaches_into_command_lines_and_json() -> None:
     clear = '{"env": {"MY_API_KEY": "***", "A": "1"}, "headers": {"X": "***"}}'
     words = ["--api-key=a1", "--token", "b2", "--max-turns", "3", "-v", "--settings", servers, "{no json"]
 
-    assert masked("extra_args", words) == ["--api-key=***", "--token", "***", "--max-turns", "3", "-v", "--settings", clear, "{no json"]
+    assert masked("extra_args", words) == ["--api-key=***", "--token", "***", "--max-turns", "3", "-v", "--settings", clear, "***"]
     assert masked("mcp_config", '{"a":  1}') == '{"a":  1}'
-    assert masked("mcp_config", ["{" * 100_000]) == ["{" * 100_000]
+    assert masked("mcp_config", ["{" * 100_000]) == ["***"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("base_url", "me:CANARY@host/v1", "***@host/v1"),
+        ("base_url", "https://me:CAN/AR@Y?@host/v1", "https://***@host/v1"),
+        ("base_url", "CANARY", "***"),
+        ("base_url", "h.example", "h.example"),
+        ("token_cmd", "CANARY", "***"),
+        ("token_cmd", ["pass", "show", "--token", "CANARY"], ["pass", "show", "--token", "***"]),
+        ("base_url", "https://CANARY@host", "https://***@host"),
+        (
+            "base_url",
+            "https://host/v1?code=CANARY&n=5&api-version=2024-10-21#access_token=CANARY",
+            "https://host/v1?code=***&n=5&api-version=2024-10-21#access_token=***",
+        ),
+        ("headers", ["Authorization: Bearer CANARY"], ["***"]),
+        ("headers", "CANARY", "***"),
+        ("env", "CANARY", "***"),
+        (
+            "env",
+            {"MY_PAT": "CANARY", "LD_PRELOAD": "./evil.so", "PATH": ".", "OTHER": "canary1234567890ab"},
+            {"MY_PAT": "***", "LD_PRELOAD": "./evil.so", "PATH": ".", "OTHER": "***"},
+        ),
+        ("env", {"env": {"env": "NAME"}, "off": False}, {"env": {"env": "NAME"}, "off": False}),
+        ("env", {"ANTHROPIC_MODEL": "claude-sonnet-4-5-20250929"}, {"ANTHROPIC_MODEL": "claude-sonnet-4-5-20250929"}),
+        ("body", {"accessToken": "CANARY", "max_tokens": 5, "userPassword": 12345678}, {"accessToken": "***", "max_tokens": 5, "userPassword": "***"}),
+        ("api_key", {"evn": "CANARY"}, {"evn": "***"}),
+        ("api_key", {"cmd": ["pass", "--token=CANARY"]}, {"cmd": ["pass", "--token=***"]}),
+        ("api_key", ["CANARY"], ["***"]),
+        ("api_key", True, True),
+        ("mcp_config", '{"env": {"TOKEN": "CANARY"}', "***"),
+    ],
+)
+def test_what_is_malformed_is_masked_too(name: str, value: object, shown: object) -> None:
+    assert masked(name, value) == shown
+
+
+def test_a_table_of_the_providers_own_holds_references_at_any_depth() -> None:
+    body = with_secrets("body", {"password": {"env": "X"}, "deep": [{"apiKey": "sk-8"}], "schema": {"token": {"type": "string"}}, "key": 3})
+
+    assert body == {"password": SecretRef("env", env="X"), "deep": [{"apiKey": Secret("sk-8")}], "schema": {"token": {"type": "string"}}, "key": 3}
+    assert secret_texts(body, environ={"X": "sk-9"}) == ("sk-9", "sk-8")
+    assert resolve(body, environ={"X": "sk-9"}, path="p")["deep"] == [{"apiKey": "sk-8"}]
 
 
 def test_masking_reaches_into_tables_lists_and_urls() -> None:
@@ -104,6 +172,8 @@ from . import errors
 def get_password(service, name):
     if service == "locked":
         raise errors.KeyringLocked(f"sk-7 of {name}")
+    if service == "gone":
+        raise OSError(f"sk-7 of {name}")
     return {("mail/work", "me"): "sk-6"}.get((service, name))
 """
 ASK = """
@@ -124,6 +194,7 @@ except SecretMissing as error:
     [
         ("mail/work/me", "sk-6"),
         ("mail/work/you", "agents.x.api_key: the keyring has nothing for 'mail/work/you' keyring set mail/work you"),
+        ("gone/me", "agents.x.api_key: the keyring does not answer: OSError None"),
         ("locked/me", "agents.x.api_key: the keyring does not answer: KeyringLocked None"),
     ],
 )

@@ -187,3 +187,22 @@ def test_a_key_that_was_set_reads_back_and_unset_gives_the_same_bytes(text: str,
         absent = absent.get(part, ...) if isinstance(absent, dict) else ...
     if absent is ... and not has_bare_empty_table(text, key):
         assert without_key(changed, key) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("#:schema x.json\n# mine\n[a]\n", "#:schema x.json\np = 1\n\n# mine\n[a]\n"),
+        ("#:schema x.json\n[a]\n", "#:schema x.json\np = 1\n\n[a]\n"),
+        ("# what this file is for\n[a]\n", "# what this file is for\np = 1\n\n[a]\n"),
+        ("# this file\n\n# who\n[a]\n", "# this file\n\np = 1\n\n# who\n[a]\n"),
+        ("[a]\n", "p = 1\n\n[a]\n"),
+    ],
+)
+def test_a_key_of_the_top_goes_below_what_the_file_begins_with(text: str, changed: str) -> None:
+    assert with_key(text, ("p",), 1) == changed
+
+
+def test_a_table_with_a_comment_at_its_header_stays() -> None:
+    assert without_key("[limits] # see [docs]\na = 1\n", ("limits", "a")) == "[limits] # see [docs]\n"
+    assert without_key("x = 1\n\n[ limits ]\na = 1\n", ("limits", "a")) == "x = 1\n"

@@ -37,6 +37,16 @@ def test_a_file_is_known_by_its_real_path(store: TrustStore, tmp_path: Path) -> 
     assert store.is_trusted(tmp_path / "escalera.toml", b"one")
 
 
+def test_a_link_to_an_accepted_file_is_another_file(store: TrustStore, tmp_path: Path) -> None:
+    (tmp_path / "clone").mkdir()
+    (tmp_path / "escalera.toml").write_bytes(b"one")
+    (tmp_path / "clone" / "escalera.toml").symlink_to("../escalera.toml")
+
+    store.trust(tmp_path / "escalera.toml", b"one")
+
+    assert not store.is_trusted(tmp_path / "clone" / "escalera.toml", b"one")
+
+
 def test_trust_is_listed_and_taken_back(store: TrustStore, tmp_path: Path) -> None:
     file = tmp_path / "escalera.toml"
     store.trust(file, b"one")

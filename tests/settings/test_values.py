@@ -169,3 +169,17 @@ def test_a_size_in_bytes_needs_no_unit_where_the_name_says_it() -> None:
     setting = BY_PATH["limits.percept_inject_max_bytes"]
 
     assert [parse_value(setting, raw, text=text) for raw, text in ((2048, False), ("2048", True), ("2KiB", True))] == [2048, 2048, "2KiB"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [('["a,b", "c"]', ("a,b", "c")), (" [ 'a' ] ", ("a",)), ("[]", ()), ("a, b", ("a", "b")), ("['a'", None), ("[1]", None), ("['a'] #", ("a",))],
+)
+def test_a_list_is_written_with_commas_or_as_in_toml(text: str, wanted: tuple[str, ...] | None) -> None:
+    setting = BY_PATH["plugins.blocked"]
+
+    if wanted is not None:
+        assert parse_value(setting, text, text=True) == wanted
+        return
+    with pytest.raises(ValueError, match="a list of texts"):
+        parse_value(setting, text, text=True)

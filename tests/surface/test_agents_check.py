@@ -98,9 +98,10 @@ def test_a_plugin_whose_check_misbehaves_is_reported(shell: Shell, tmp_path: Pat
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: escalera-odd\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text("[escalera]\nodd = escalera_odd\n")
     (plugins / "escalera_odd.py").write_text(
-        "from pydantic import BaseModel\nfrom orchestrator.hookspecs import hookimpl\nfrom orchestrator.providers import ProviderKind\n"
+        "from pydantic import BaseModel\nfrom orchestrator.hookspecs import hookimpl\nfrom orchestrator.providers import Capabilities, ProviderKind\n"
         "class Options(BaseModel):\n    api_key: str = ''\n"
-        f"class Odd:\n    model = None\n    def check(self):\n        {body}\n"
+        "class Odd:\n    model = None\n    capabilities = Capabilities()\n    run = preview = lambda *_: None\n"
+        f"    def check(self):\n        {body}\n"
         "@hookimpl\ndef escalera_provider_kinds():\n    return [ProviderKind('odd', Options, lambda options, context: Odd())]\n"
     )
     shell.configure('[agents.local]\nprovider = "embedded"\n[agents.odd]\nprovider = "odd"\napi_key = "sk-5555"\n')

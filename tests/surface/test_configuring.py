@@ -81,7 +81,6 @@ def test_what_cannot_be_set_is_one_line_with_a_way_on(shell: Shell) -> None:
         ("settings", "unset", "limits.idle_timout"): (2, "did you mean `limits.idle_timeout`?"),
         ("settings", "unset", "agents.a.modle"): (2, "did you mean `agents.a.model`?"),
         ("agents", "use", "aa", "--as", "escalation"): (3, "did you mean `a`?"),
-        ("agents", "use", "a", "--as", "escalation"): (2, "as `primary` is"),
         ("agents", "use", "a", "--as", "third"): (2, "third"),
         ("agents", "add", "a", "--provider", "embedded"): (2, "there is an agent 'a' already"),
         ("agents", "add", "d", "--provider", "embeded"): (2, "did you mean `embedded`?"),
@@ -301,3 +300,46 @@ def test_t96_a_secret_is_in_nothing_that_any_command_prints(shell: Shell, monkey
 
     assert [(command, text) for command, text in said.items() if CANARY[:12] in text or QUERY in text] == []
     assert not any("Traceback" in text for text in said.values())
+
+
+def test_the_roles_are_swapped_by_one_command(shell: Shell) -> None:
+    shell.configure(TWO)
+
+    first, second = shell.each(["agents", "use", "b", "--as", "primary", "--json"], ["agents", "use", "b", "--as", "escalation"])
+
+    assert json.loads(first.stdout)["roles"] == ["primary"]
+    assert second.returncode == 0
+    assert user_file(shell).read_text() == TWO
+
+
+def test_a_file_that_is_named_and_not_there_is_made(shell: Shell, tmp_path: Path) -> None:
+    new = tmp_path / "new.toml"
+
+    done, got = shell.each(
+        ["--config", str(new), "settings", "set", "limits.idle_timeout", "90s"], ["--config", str(new), "settings", "get", "limits.idle_timeout"]
+    )
+    missing = shell.run("--config", str(tmp_path / "none.toml"), "settings", "list")
+
+    assert (done.returncode, new.read_text()) == (0, '[limits]\nidle_timeout = "90s"\n')
+    assert "limits.idle_timeout = 90s" in got.stdout
+    assert missing.returncode == 2
+
+
+def test_a_directory_stands_for_its_project(shell: Shell) -> None:
+    (shell.cwd / "sub").mkdir()
+    (shell.cwd / "escalera.toml").write_text("fallback = true\n")
+
+    accepted = shell.json("trust", "sub", "--yes", "--json")
+
+    assert (accepted["file"], accepted["accepted"]) == (str(shell.cwd / "escalera.toml"), True)
+    assert shell.run("trust", "/", "--yes").returncode == 3
+
+
+def test_a_variable_that_is_no_text_is_refused_in_words(shell: Shell) -> None:
+    shell.configure('primary = "x"\n[agents.x]\nprovider = "claude-cli"\nenv = { DEBUG = true }\n')
+
+    refused = shell.run("ask", "x")
+
+    assert refused.returncode == 2
+    assert "agents.x.env.DEBUG: " in refused.stderr
+    assert "lax-or-strict" not in refused.stderr

@@ -253,3 +253,30 @@ def test_a_link_that_leads_out_of_the_project_is_no_part_of_it(shell: Shell, age
 
     assert trust.returncode == 3
     assert "secret" not in plan.stdout
+
+
+def test_programs_of_an_accepted_file_are_its_own_wherever_one_works(shell: Shell, tmp_path: Path) -> None:
+    deep = shell.cwd / "vendor" / "evil"
+    deep.mkdir(parents=True)
+    (shell.cwd / "escalera.toml").write_text(
+        'escalation = "x"\n[agents.x]\nprovider = "claude-cli"\nbin = "./tool.sh"\nenv = { T = { cmd = ["./key.sh"] }, U = { cmd = ["sh", "key.sh"] } }\n'
+        '[agents.y]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9"\ntoken_cmd = ["sh", "key.sh"]\n'
+    )
+    for folder, name in ((shell.cwd, "good"), (deep, "evil")):
+        for script in ("tool.sh", "key.sh"):
+            (folder / script).write_text(f'#!/bin/sh\necho "{script}" >> "{tmp_path}/{name}"; echo token-of-{name}\n')
+            (folder / script).chmod(0o755)
+    shell.run("trust", "--yes")
+    below = replace(shell, cwd=deep)
+    clone = replace(shell, cwd=tmp_path / "clone")
+    clone.cwd.mkdir()
+    (clone.cwd / "escalera.toml").symlink_to("../work/escalera.toml")
+
+    below.run("ask", "--escalate", "hi")
+    below.run("ask", "--agent", "y", "hi")
+    linked = clone.run("ask", "--agent", "x", "hi")
+
+    assert not (tmp_path / "evil").exists()
+    assert set((tmp_path / "good").read_text().split()) == {"key.sh", "tool.sh"}
+    assert "is not trusted" in linked.stderr
+    assert "no agent 'x' is configured" in linked.stderr

@@ -22,8 +22,10 @@ from orchestrator.providers import ToolSchema
 from orchestrator.tools import Tool
 
 HERE = Path(__file__).parent
+print("noise of a module")
 
 def note(*parts):
+    print("noise of a hook")
     with open(HERE / "seen", "a") as file:
         print(*parts, file=file)
 
@@ -40,6 +42,7 @@ def escalera_tools(agent, workspace):
     return [Tool(ToolSchema("list_files", "The files of the workspace.", {"type": "object", "properties": {}}), files)]
 
 def files(arguments, context):
+    print("noise of a tool")
     return " ".join(sorted(path.name for path in Path(context.workspace).iterdir()))
 
 @hookimpl

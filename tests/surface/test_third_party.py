@@ -232,6 +232,7 @@ def test_broken_it_is_listed_with_the_reason_and_the_rest_works(installed: Insta
         ("forget = cancel", "raise RuntimeError('sk-1'); forget = cancel", "the provider broke: RuntimeError in escalera_command.py, line "),
         ("yield MessageDone((Text(answer),))", "yield answer", "the provider gave something that is no event: str"),
         ('yield Finished("stop")', "", "the answer broke off before its end"),
+        ("forget = cancel", "raise SystemExit(0); forget = cancel", "the provider broke: SystemExit in escalera_command.py, line "),
         ("        return {", "        raise KeyError('x')\n        return {", "the provider broke: KeyError"),
     ],
 )

@@ -87,6 +87,8 @@ def test_an_agent_without_tools_and_one_of_another_role_are_not_offered_any(scen
     [
         ("raise ToolFailed('no such file')", "no such file", None),
         ("raise ValueError('the key is sk-123')", "the tool x broke: ValueError in acme.py, line ", "the tool x broke: ValueError in acme.py, line "),
+        ("raise GeneratorExit", "the tool x broke: GeneratorExit", "the tool x broke: GeneratorExit"),
+        ("raise KeyboardInterrupt", "the tool x broke: KeyboardInterrupt", "the tool x broke: KeyboardInterrupt"),
         ("raise SystemExit(3)", "the tool x broke: SystemExit", "the tool x broke: SystemExit"),
         ("return 3", "the tool x gave int instead of a text", "the tool x gave int instead of a text"),
         ("arguments['q'] = 'spoilt'; return 'fine'", None, None),

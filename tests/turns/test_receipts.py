@@ -158,14 +158,11 @@ def test_what_stands_in_the_store_is_what_was_decided(lived: Scene) -> None:
 
 
 def test_a_turn_that_broke_off_has_its_receipt(scene: Scene) -> None:
-    class Killed(BaseException):
-        pass
-
     def kill() -> None:
-        raise Killed
+        raise KeyboardInterrupt
 
     scene.cast(local=FakeProvider(), strong=FakeProvider([kill]))
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
         scene.ask(escalate=True)
     scene.agents["strong"].running = 0
     scene.restart()

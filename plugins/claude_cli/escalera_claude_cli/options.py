@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
@@ -27,7 +28,7 @@ class ClaudeOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bin: Word = "claude"
-    """The program: a name on PATH, or a path (a relative one starts at the workspace)."""
+    """The program: a name on PATH, or a path; a relative one starts from the folder of the file that gives it."""
     model: Word | None = None
     allowed_tools: tuple[Word, ...] = ()
     """Tools that run without asking, in Claude Code's own notation; nothing else is approved beforehand."""
@@ -38,6 +39,17 @@ class ClaudeOptions(BaseModel):
     """Variables to set, or to unset with `false`."""
     extra_args: tuple[str, ...] = ()
     """Handed on as they are, last."""
+
+    @field_validator("mcp_config")
+    @classmethod
+    def _be_json(cls, config: str | None) -> str | None:
+        """Claude Code takes what is no JSON for the name of a file, and quotes all of it when there is none."""
+        if config is not None and config.lstrip().startswith("{"):
+            try:
+                json.loads(config)
+            except ValueError as error:
+                raise ValueError(f"is no valid JSON: {getattr(error, 'msg', error)} at character {getattr(error, 'pos', 0)}") from None
+        return config
 
     @field_validator("extra_args")
     @classmethod

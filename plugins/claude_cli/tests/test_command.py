@@ -153,3 +153,11 @@ def test_plugin_registers_its_kind():
 
     assert kind.name == "claude-cli"
     assert kind.factory(kind.options(), AgentContext("claude", "/w", {})).capabilities.keeps_conversation
+
+
+def test_servers_that_are_no_json_are_refused_before_the_program_could_quote_them():
+    with pytest.raises(ValidationError, match=r"is no valid JSON: .* at character 48") as caught:
+        ClaudeOptions(mcp_config='{"mcpServers": {"x": {"env": {"TOKEN": "sk-1"}}}')
+
+    assert ClaudeOptions(mcp_config='{"mcpServers": {}}').mcp_config == '{"mcpServers": {}}'
+    assert "sk-1" not in caught.value.errors()[0]["msg"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from escalera_openrouter.options import OpenAIOptions, OpenRouterOptions, versioned
+from escalera_openrouter.options import OpenAIOptions, OpenRouterOptions, below, versioned
 from escalera_openrouter.provider import Endpoint, OpenAIProvider
 from orchestrator.providers import AgentContext, Capabilities
 
@@ -16,7 +16,7 @@ _NO_COMPRESSION = [{"id": "context-compression", "enabled": False}]
 
 def openai_provider(options: OpenAIOptions, context: AgentContext) -> OpenAIProvider:
     """Any server that speaks OpenAI's chat completions."""
-    base = options.base_url.rstrip("/") if options.chat_path is not None else versioned(options.base_url)
+    base = options.base_url if options.chat_path is not None else versioned(options.base_url)
     endpoint = replace(
         _endpoint(options, context, base),
         fields=options.body,
@@ -28,7 +28,7 @@ def openai_provider(options: OpenAIOptions, context: AgentContext) -> OpenAIProv
 
 def openrouter_provider(options: OpenRouterOptions, context: AgentContext) -> OpenAIProvider:
     """OpenRouter: routing, fallback models, cost, reasoning given back in tool loops."""
-    base = options.base_url.rstrip("/") if options.chat_path is not None else versioned(options.base_url, bare=("", "/api"))
+    base = options.base_url if options.chat_path is not None else versioned(options.base_url, bare=("", "/api"))
     fields: dict[str, Any] = {"usage": {"include": True}}
     if options.provider_routing:
         fields["provider"] = options.provider_routing
@@ -39,7 +39,7 @@ def openrouter_provider(options: OpenRouterOptions, context: AgentContext) -> Op
         open_headers=_ATTRIBUTION,
         fields={**fields, **options.body, "plugins": _plugins(options.body)},
         replay_reasoning=True,
-        key_url=f"{base}/key",
+        key_url=below(base, "key"),
         cost_source="billed",
         key_hint='Set api_key = { env = "OPENROUTER_API_KEY" } for this agent; keys are made at https://openrouter.ai/keys.',
     )
@@ -50,11 +50,12 @@ def _endpoint(options: OpenAIOptions | OpenRouterOptions, context: AgentContext,
     path = options.chat_path or "/chat/completions"
     return Endpoint(
         agent=context.name,
-        chat_url=f"{base}/{path.lstrip('/')}",
-        models_url=f"{base}/models",
+        chat_url=below(base, path),
+        models_url=below(base, "models"),
         model=options.model,
         api_key=options.api_key,
         token_cmd=tuple(options.token_cmd),
+        token_folder=context.folders.get("token_cmd"),
         headers=options.headers,
         tls_ca=options.tls_ca,
         strict_roles=options.strict_roles,

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
@@ -118,7 +118,15 @@ def checked_url(url: str) -> str:
 def versioned(base_url: str, *, bare: tuple[str, ...] = ("",)) -> str:
     """The base URL without a slash at its end; where its path is one of `bare`, `/v1` is added.
 
-    So `http://host:8080`, `http://host:8080/` and `http://host:8080/v1/` mean the same, and a path of one's own stays.
+    So `http://host:8080`, `http://host:8080/` and `http://host:8080/v1/` mean the same, and a path of one's own stays. So does a query.
     """
-    url = base_url.partition("#")[0].rstrip("/")
-    return url + "/v1" if urlsplit(url).path.rstrip("/") in bare else url
+    parts = urlsplit(base_url)
+    path = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=path + "/v1" if path in bare else path, fragment=""))
+
+
+def below(base_url: str, path: str) -> str:
+    """The URL of something below the base URL; what the one or the other asks for by its query is asked for."""
+    parts = urlsplit(base_url)
+    name, _, query = path.partition("?")
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name.lstrip('/')}", query="&".join(filter(None, (parts.query, query))), fragment=""))

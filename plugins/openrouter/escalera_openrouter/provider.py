@@ -58,6 +58,8 @@ class Endpoint:
     model: str | None = None
     api_key: SecretStr | None = None
     token_cmd: tuple[str, ...] = ()
+    token_folder: str | None = None
+    """Where the command runs; `None` for the working directory."""
     headers: Mapping[str, SecretStr] = field(default_factory=dict)
     open_headers: Mapping[str, str] = field(default_factory=dict)
     """Headers without secrets, shown in previews."""
@@ -183,7 +185,7 @@ class OpenAIProvider:
             if endpoint.token_cmd:
                 from escalera_openrouter.token import token_from
 
-                token = token_from(endpoint.token_cmd, stop)
+                token = token_from(endpoint.token_cmd, stop, folder=endpoint.token_folder)
                 mask.add(token)
             bearer = {"authorization": f"Bearer {token}"} if token else {}
             return {"content-type": "application/json", **endpoint.open_headers, **bearer, **given}

@@ -15,10 +15,10 @@ from orchestrator.providers import Stop
 _SECONDS = 30.0
 
 
-def token_from(command: Sequence[str], stop: Stop) -> str:
+def token_from(command: Sequence[str], stop: Stop, *, folder: str | None = None) -> str:
     """What the command prints, its blanks taken off. Raises `AuthFailed` that names the command and never its output."""
     try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     except OSError as error:
         raise AuthFailed(f"token_cmd: {command[0]} cannot be started: {error.strerror}.", hint="Check the agent's token_cmd.") from error
     stop.hold(lambda: _kill(process))

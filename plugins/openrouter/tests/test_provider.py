@@ -127,6 +127,14 @@ def test_a_base_url_means_the_same_with_and_without_v1_and_slash(base: str, url:
     assert openai(base).preview(REQUEST)["url"] == url + "/chat/completions"
 
 
+def test_a_query_of_the_base_url_stays_behind_the_path() -> None:
+    agent = openai("http://h:8080/?api-version=1")
+    azure = openai("https://h/?a=1", chat_path="/chat?b=2")
+
+    assert agent.preview(REQUEST)["url"] == "http://h:8080/v1/chat/completions?api-version=1"
+    assert azure.preview(REQUEST)["url"] == "https://h/chat?a=1&b=2"
+
+
 def test_a_chat_path_follows_the_base_url_as_it_stands() -> None:
     agent = openai("https://h.azure.example/", chat_path="/openai/deployments/d/chat/completions?api-version=1")
     assert agent.preview(REQUEST)["url"] == "https://h.azure.example/openai/deployments/d/chat/completions?api-version=1"

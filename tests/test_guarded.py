@@ -1,0 +1,82 @@
+"""What a provider's plugin prints, raises and quotes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import AuthFailed, PluginError
+from orchestrator.guarded import Guarded
+from orchestrator.providers import Ask, Cancel, CheckResult, Event, Finished, Notice, Request, TextDelta
+from orchestrator.settings.known import KnownSecrets
+from orchestrator.testing.fake_provider import FakeProvider
+
+from .conftest import nobody
+
+KEY = "CANARY-1"
+REQUEST = Request(agent="a", system=(), messages=())
+
+
+class Quoting(FakeProvider):
+    """Tells its key to everybody, in every way."""
+
+    error: BaseException = AuthFailed(f"no {KEY}", hint=f"not {KEY}", partial=f"so {KEY}")
+
+    def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
+        print(KEY)  # noqa: T201  # what a plugin does
+        try:
+            yield Notice(f"with {KEY}")
+            print(KEY)  # noqa: T201
+            yield TextDelta("text")
+            raise self.error
+        finally:
+            print(KEY)  # noqa: T201
+
+    def check(self) -> CheckResult:
+        print(KEY)  # noqa: T201
+        return CheckResult(False, "error", f"what {KEY}", f"try {KEY}")
+
+    def preview(self, request: Request) -> Mapping[str, Any]:
+        print(KEY)  # noqa: T201
+        raise LookupError(KEY)
+
+
+@pytest.fixture
+def guarded() -> Guarded:
+    known = KnownSecrets()
+    known.add([KEY])
+    return Guarded(Quoting(), known)
+
+
+def test_errors_notices_and_results_come_without_the_secret_and_nothing_is_on_stdout(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> None:
+    events = guarded.run(REQUEST, cancel=Cancel(), ask=nobody)
+
+    assert [next(events), next(events)] == [Notice("with ***"), TextDelta("text")]
+    with pytest.raises(AuthFailed) as caught:
+        next(events)
+    assert (caught.value.message, str(caught.value), caught.value.hint, caught.value.partial) == ("no ***", "no ***", "not ***", "so ***")
+    assert guarded.check() == CheckResult(False, "error", "what ***", "try ***")
+    with pytest.raises(PluginError, match=r"LookupError in test_guarded\.py") as broken:
+        guarded.preview(REQUEST)
+    assert KEY not in broken.value.message
+    assert capsys.readouterr().out == ""
+
+
+def test_closing_lets_the_provider_go(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> None:
+    events = guarded.run(REQUEST, cancel=Cancel(), ask=nobody)
+    next(events)
+
+    events.close()  # type: ignore[attr-defined]  # it is a generator
+
+    out, err = capsys.readouterr()
+    assert (out, err.count(KEY)) == ("", 2)
+
+
+def test_what_a_provider_has_besides_is_handed_on() -> None:
+    guarded = Guarded(FakeProvider([Finished("stop")], model="big", config_dir="/conf"), KnownSecrets())
+
+    assert (guarded.model, guarded.config_dir) == ("big", "/conf")
+    assert not hasattr(guarded, "close")
+    assert list(guarded.run(REQUEST, cancel=Cancel(), ask=nobody)) == [Finished("stop")]
