@@ -87,7 +87,8 @@ def laid(place: Place, given: dict[str, dict[str, Any]]) -> tuple[Settings, dict
 
 def below(setting: Setting) -> list[tuple[str, Any]]:
     """The default, where it would count."""
-    return [] if setting.default in (None, ()) else [("default", setting.default)]
+    default = list(setting.default) if isinstance(setting.default, tuple) else setting.default
+    return [] if default in (None, []) else [("default", default)]
 
 
 def shown(explained: Explained) -> list[tuple[str, Any]]:
