@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -140,8 +141,8 @@ def test_the_reference_has_a_row_for_each_setting() -> None:
 
 def test_a_setting_says_that_it_has_no_effect_yet_where_nothing_reads_it() -> None:
     package = Path(orchestrator.__file__).parent
-    declaring = package / "lifetimes.py"  # names the settings of all that expires, and reads none
-    code = "".join(file.read_text() for file in package.rglob("*.py") if file.parent != package / "settings" and file != declaring)
+    code = "".join(file.read_text() for file in package.rglob("*.py") if file.parent != package / "settings")
+    code = re.sub(r"^ARTIFACT = .*$", "", code, flags=re.MULTILINE)  # its lifetime is declared, and nothing makes one yet
 
     def is_read(path: str, name: str) -> bool:
         return f"limits.{name}" in code if path.startswith("limits.") else f'"{path}"' in code
