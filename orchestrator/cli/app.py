@@ -232,7 +232,8 @@ def _options_of(ctx: click.Context | None) -> list[str]:
 
 
 def _nearest(word: str, known: Any) -> str:
-    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(word, list(known), n=5, cutoff=0.5)
+    matches.sort(key=lambda match: sorted(match) != sorted(word))  # two letters that changed places are the likeliest slip
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 

@@ -222,7 +222,7 @@ def _refuse_first(error: ValidationError) -> NoReturn:
     if first["type"].startswith("union_tag"):
         found = first["input"].get("type") if isinstance(first["input"], dict) else first["input"]
         _refuse((*path, "type"), f"expected 'text', 'reasoning', 'tool_call' or 'tool_result', not {_short(found)}{more}")
-    if first["type"] == "value_error":
+    if first["type"] == "value_error" and " is no key here" in first["msg"]:
         _refuse(path, f"{first['msg'].removeprefix('Value error, ')}{more}")
     what = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
     _refuse(path, f"{what}, not {_short(first['input'])}{more}")
