@@ -179,4 +179,6 @@ def test_a_bound_beyond_all_figures_is_none() -> None:
 def test_no_schema_of_a_stranger_breaks_it(schema: dict[str, Any], content: dict[str, Any]) -> None:
     question = Question("Say", mode="form", schema=schema)
     if refusal_of(question) is None:
-        problems_of(question, Answer("accept", content))
+        problems = problems_of(question, Answer("accept", content))
+        assert all(isinstance(why, str) and why for why in problems.values())
+        assert problems_of(question, Answer("accept", content)) == problems

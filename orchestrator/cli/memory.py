@@ -12,6 +12,7 @@ import click
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import json_text, write
+from orchestrator.cli.prompt import read_input
 from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.percepts import CORE_WEIGHT, MAX_CONTENT, Archived, Edge, EdgeKind, Percept
@@ -323,11 +324,7 @@ def import_(front: Front, file: Path, as_json: bool) -> None:
     """Facts from an export, or from one JSON object or line for each; `-` reads them from stdin. What cannot be read is named and left out."""
     from orchestrator.memory.transfer import read_memory
 
-    try:
-        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    given = read_memory(data, new_id=front.new_id, now=front.clock.now())
+    given = read_memory(read_input(file), new_id=front.new_id, now=front.clock.now())
     store = front.store()
     new = [is_new for start in range(0, len(given.percepts), _BATCH) for is_new in store.take_in(given.percepts[start : start + _BATCH], fresh=given.fresh)]
     if given.edges or given.archived:

@@ -79,6 +79,14 @@ def with_files(text: str, files: Sequence[Path]) -> str:
     return with_attachments(text, [_read(path) for path in files]) if files else text
 
 
+def read_input(file: Path) -> bytes:
+    """The bytes of a file that a command takes in, of stdin for `-`. Raises `UsageError` for one that cannot be read."""
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+
+
 def _piped() -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return ""

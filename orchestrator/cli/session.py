@@ -16,6 +16,7 @@ from orchestrator.attachments import referenced
 from orchestrator.cli.front import Front
 from orchestrator.cli.need import need_document
 from orchestrator.cli.output import json_text, write
+from orchestrator.cli.prompt import read_input
 from orchestrator.cli.sessions import held_session, read_session
 from orchestrator.cli.wire import show_wire
 from orchestrator.clock import format_time
@@ -173,11 +174,7 @@ def export(front: Front, ref: str | None, style: _Style, raw: bool, output: Path
 @click.pass_obj
 def import_(front: Front, file: Path, as_json: bool) -> None:
     """A session document, as a session of its own; `-` reads it from stdin."""
-    try:
-        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    session, turns, receipts = read_session(front, data, str(file), new_id=front.new_id, new_nonce=front.new_nonce)
+    session, turns, receipts = read_session(front, read_input(file), str(file), new_id=front.new_id, new_nonce=front.new_nonce)
     front.store().import_session(session, turns, receipts)
     _done(front, session, f"imported {session.id[:8]} with {len(turns)} turns, in {session.workspace}", as_json)
 

@@ -130,7 +130,6 @@ class _Reader:
         }
         if "id" not in item:
             usual["id"] = self._new_id()
-            self._given.fresh.add(usual["id"])
         percept = percept_of({**usual, **item}, problems.append)
         if percept is None:
             raise ValueError("; ".join(problems))
@@ -143,4 +142,6 @@ class _Reader:
             raise ValueError("a weight is a whole number from 0 to 100, an idle time not negative")
         if percept.scope == "session" and percept.session is None:
             raise ValueError("a fact of a session names it")
+        if "id" not in item:
+            self._given.fresh.add(percept.id)
         return percept

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from orchestrator.errors import Ambiguous, NotFound, StoreError, UsageError
+from orchestrator.errors import NotFound, StoreError, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.percepts import (
     HEAVIEST,
@@ -25,6 +25,7 @@ from orchestrator.percepts import (
     statement_key,
 )
 from orchestrator.store import archive, edges, rows
+from orchestrator.store.refs import just_one, one_of, wanted_id
 from orchestrator.store.running import IDLE_SECONDS, KEEP_PART_OF_HOUR, SET_IDLE_FROM_NOW, WEIGHT, count_use
 from orchestrator.workspaces import workspace_key
 
@@ -33,7 +34,6 @@ Notice = Callable[[str], None]
 NOW = rows.PERCEPT_COLUMNS.replace("weight", WEIGHT).replace("idle_seconds", IDLE_SECONDS)
 """The columns of a percept, with its weight and idle time as they are now."""
 
-_LAST = "\U0010ffff"
 _SHOWN = 40
 """Characters of a percept that an error shows."""
 
@@ -152,15 +152,11 @@ def archived(connection: sqlite3.Connection, kept_in: Path, notice: Notice) -> S
 
 def archived_one(connection: sqlite3.Connection, ref: str, kept_in: Path, notice: Notice) -> Archived:
     """By id or unique prefix. Raises `NotFound`, `Ambiguous`, `UsageError`."""
-    wanted = _reference(ref)
+    kind = "archived percept"
+    wanted = wanted_id(ref, kind)
     there = {one.percept.id: one for one in archived(connection, kept_in, notice)}
-    exact = there.get(wanted)
-    found = [exact] if exact is not None else [one for identity, one in sorted(there.items()) if identity.startswith(wanted)]
-    if len(found) > 1:
-        raise _ambiguous(ref, [one.percept for one in found])
-    if not found:
-        raise NotFound(f"there is no archived percept {ref!r}", hint="`escalera memory archive` shows what there is")
-    return found[0]
+    found = [there[wanted].percept] if wanted in there else [one.percept for identity, one in sorted(there.items()) if identity.startswith(wanted)]
+    return there[just_one(ref, kind, found, hint="`escalera memory archive` shows what there is", told=_told).id]
 
 
 def restore(connection: sqlite3.Connection, ref: str, kept_in: Path, *, aged: int, now: datetime, platform: str, notice: Notice) -> Percept:
@@ -321,23 +317,10 @@ def _engram(members: Sequence[tuple[int, str, str]]) -> Engram:
     return Engram(members[0][2], weight, tuple(identity for _, identity, _ in members))
 
 
-def _reference(ref: str) -> str:
-    if not ref or "\x00" in ref:
-        raise UsageError("a percept reference cannot be empty or hold a NUL character")
-    return well_formed(ref)
-
-
-def _ambiguous(ref: str, found: Sequence[Percept]) -> Ambiguous:
-    shown = "; ".join(f"{percept.id} {percept.content[:_SHOWN]!r}" for percept in found[:10])
-    return Ambiguous(f"{ref!r} fits {len(found)} percepts: {shown}", candidates=[percept.id for percept in found], hint="give more of the id")
+def _told(percept: Percept) -> str:
+    return f"{percept.id} {percept.content[:_SHOWN]!r}"
 
 
 def _found(connection: sqlite3.Connection, ref: str, notice: Notice) -> Percept:
-    wanted = _reference(ref)
-    exact = read(connection, "WHERE id = ?", (wanted,), notice)
-    found = exact or read(connection, "WHERE id >= ? AND id < ? ORDER BY id", (wanted, wanted + _LAST), notice)
-    if len(found) > 1:
-        raise _ambiguous(ref, found)
-    if not found:
-        raise NotFound(f"there is no percept {ref!r}", hint="`escalera memory list` shows what there is")
-    return found[0]
+    hint = "`escalera memory list` shows what there is"
+    return one_of(ref, "percept", lambda where, bound: read(connection, where, bound, notice), hint=hint, told=_told)

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, cast, get_args
 
-from orchestrator.errors import Ambiguous, NotFound, StoreError, UsageError
+from orchestrator.errors import StoreError
 from orchestrator.lifetimes import Lifespan, whole_ms
 from orchestrator.messages import well_formed
 from orchestrator.providers import Answer, Question
 from orchestrator.questions import Given, QuestionState, StoredQuestion
 from orchestrator.store import rows
+from orchestrator.store.refs import one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,6 @@ _COLUMNS = (
     " created, last_touched, expires_at, ttl_ms, max_age_ms, explicit, keep_ms, state, answer, late, told"
 )
 _MOST_LATE = 20
-_LAST = "\U0010ffff"
 
 _BY_EXPIRY = Answer("cancel", by="expiry")
 _BY_ASKER = Answer("cancel", by="asker")
@@ -133,18 +133,8 @@ def _end(connection: sqlite3.Connection, where: str, bound: Sequence[object], st
 
 
 def _found(connection: sqlite3.Connection, ref: str, look: Look) -> StoredQuestion:
-    """By its id or the beginning of one."""
-    if not ref or "\x00" in ref:
-        raise UsageError("a question's id cannot be empty or hold a NUL character")
-    wanted = well_formed(ref)
-    exact = _read(connection, "WHERE id = ?", (wanted,), look)
-    found = exact or _read(connection, "WHERE id >= ? AND id < ? ORDER BY id LIMIT 20", (wanted, wanted + _LAST), look)
-    if len(found) > 1:
-        ids = [stored.id for stored in found]
-        raise Ambiguous(f"{ref!r} fits {len(found)} questions: {', '.join(ids)}", candidates=ids, hint="give more of the id")
-    if not found:
-        raise NotFound(f"there is no question {ref!r}", hint="it may have been removed since; `escalera questions list` has those that wait")
-    return found[0]
+    hint = "it may have been removed since; `escalera questions list` has those that wait"
+    return one_of(ref, "question", lambda where, bound: _read(connection, where, bound, look), hint=hint)
 
 
 def _read(connection: sqlite3.Connection, where: str, bound: Sequence[object], look: Look) -> Sequence[StoredQuestion]:

@@ -11,18 +11,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from orchestrator.errors import Ambiguous, NotFound, StoreError, UsageError
+from orchestrator.errors import StoreError
 from orchestrator.lifetimes import Lifespan, begun, whole_ms
 from orchestrator.messages import well_formed
 from orchestrator.store import rows
 from orchestrator.store.questions import Look
+from orchestrator.store.refs import one_of
 from orchestrator.tasks import StoredTask, TaskState
 
 _COLUMNS = (
     "id, session, wanted, created, began, last_touched, expires_at, ttl_ms, max_age_ms, explicit,"
     " state, updated, result, exit_code, cancelling, lock, lease_until"
 )
-_LAST = "\U0010ffff"
 _MS = timedelta(milliseconds=1)
 _HINT = "it may have expired: a result is kept for tasks.ttl after it was last read"
 
@@ -131,18 +131,7 @@ def _of_result(life: Lifespan, now: datetime) -> Lifespan:
 
 
 def _found(connection: sqlite3.Connection, ref: str, look: Look) -> StoredTask:
-    """By its id or the beginning of one."""
-    if not ref or "\x00" in ref:
-        raise UsageError("a task's id cannot be empty or hold a NUL character")
-    wanted = well_formed(ref)
-    exact = _read(connection, "WHERE id = ?", (wanted,), look)
-    found = exact or _read(connection, "WHERE id >= ? AND id < ? ORDER BY id LIMIT 20", (wanted, wanted + _LAST), look)
-    if len(found) > 1:
-        ids = [task.id for task in found]
-        raise Ambiguous(f"{ref!r} fits {len(found)} tasks: {', '.join(ids)}", candidates=ids, hint="give more of the id")
-    if not found:
-        raise NotFound(f"there is no task {ref!r}", hint=_HINT)
-    return found[0]
+    return one_of(ref, "task", lambda where, bound: _read(connection, where, bound, look), hint=_HINT)
 
 
 def _read(connection: sqlite3.Connection, where: str, bound: Sequence[object], look: Look) -> Sequence[StoredTask]:

@@ -21,6 +21,16 @@ def read(text: str | bytes) -> Given:
     return read_memory(text if isinstance(text, bytes) else text.encode(), new_id=lambda: f"new-{next(ids)}", now=NOW)
 
 
+def assert_storable(given: Given) -> None:
+    """Whatever was read: only facts that the store takes, and a reason for each line that is left out."""
+    for percept in (*given.percepts, *(one.percept for one in given.archived)):
+        assert 0 < len(percept.content.strip()) <= 2000
+        assert 0 <= percept.weight <= 100
+        assert percept.idle_seconds >= 0
+    assert given.fresh <= {percept.id for percept in (*given.percepts, *(one.percept for one in given.archived))}
+    assert all(line > 0 and why for line, why in given.problems)
+
+
 @pytest.mark.parametrize(
     ("text", "taken", "left_out"),
     [
@@ -95,7 +105,7 @@ def test_an_export_has_percepts_edges_and_the_archive() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read(data: bytes) -> None:
-    read(data)
+    assert_storable(read(data))
 
 
 @given(
@@ -131,4 +141,4 @@ def test_any_bytes_are_read(data: bytes) -> None:
     )
 )
 def test_any_json_is_read(value: object) -> None:
-    read(json.dumps(value))
+    assert_storable(read(json.dumps(value)))
