@@ -87,8 +87,10 @@ class _Reader:
             self._given.edges.extend(self._edges([item]))
         elif "archived_at" in item:
             self._given.archived.append(self._archived(item))
+            self._note_fresh(item, self._given.archived[-1].percept)
         elif "content" in item:
             self._given.percepts.append(self._percept(item))
+            self._note_fresh(item, self._given.percepts[-1])
         else:
             raise ValueError(f"nothing that is known here: {json.dumps(item)[:60]}")
 
@@ -142,6 +144,8 @@ class _Reader:
             raise ValueError("a weight is a whole number from 0 to 100, an idle time not negative")
         if percept.scope == "session" and percept.session is None:
             raise ValueError("a fact of a session names it")
+        return percept
+
+    def _note_fresh(self, item: Mapping[str, Any], percept: Percept) -> None:
         if "id" not in item:
             self._given.fresh.add(percept.id)
-        return percept

@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.memory.transfer import Given, read_memory
@@ -140,5 +140,6 @@ def test_any_bytes_are_read(data: bytes) -> None:
         max_leaves=12,
     )
 )
+@example({"archived_at": 253402300800.0, "content": "of the year 10000"})
 def test_any_json_is_read(value: object) -> None:
     assert_storable(read(json.dumps(value)))

@@ -76,7 +76,7 @@ def test_one_claude_serves_the_chat_and_goes_with_it(shell: Shell, tmp_path: Pat
         chat.process.send_signal(signal.SIGTERM)
         assert chat.ended() == 130
 
-    assert processes_with(str(tmp_path / "claude-home")) == []
+    assert not processes_with(str(tmp_path / "claude-home"))
     turns = shell.json("session", "show", "--json")["turns"]
     assert [turn["mode"] for turn in turns] == ["first", "resume", None, "returning", "fresh_start"]
 

@@ -173,7 +173,7 @@ def test_cancelled_while_its_tool_runs_no_process_is_left(stage: Callable[..., S
 
 
 def test_other_agents_credentials_do_not_reach_its_tools(stage: Callable[..., Stage]) -> None:
-    look = {"command": "echo [$AWS_SECRET_ACCESS_KEY$AWS_SESSION_TOKEN$AWS_BEARER_TOKEN_BEDROCK$THEIRS]", "description": "look"}
+    look = {"command": 'echo "[$AWS_SECRET_ACCESS_KEY$AWS_SESSION_TOKEN$AWS_BEARER_TOKEN_BEDROCK$THEIRS]"', "description": "look"}
     bedrock = '[agents.cloud]\nprovider = "bedrock"\nmodel = "m"\nregion = "us-east-1"\n'
     theirs = '[agents.other]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\napi_key = { env = "THEIRS" }\n'
     play = stage(CallTool("Bash", look), Say("Seen."), more=f'allowed_tools = ["Bash"]\n{bedrock}{theirs}')

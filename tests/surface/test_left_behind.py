@@ -52,9 +52,9 @@ def started(shell: Shell) -> Callable[[], None]:
     return kill
 
 
-def left(home: Path) -> list[str]:
-    """What runs still of the turns of that home; what belongs to the run itself is not marked."""
-    return [process for process in processes_with(f"_ESCALERA_STORE={home}/data") if "_ESCALERA_SESSION=" in process]
+def left(home: Path) -> set[int]:
+    """The ids of what runs still of the turns of that home; what belongs to the run itself is not marked."""
+    return set(processes_with(f"_ESCALERA_STORE={home}/data", "_ESCALERA_SESSION="))
 
 
 @pytest.mark.parametrize("command", [("need", "set", "rest"), ("ask", "--primary", "hello"), ("ask", "--new", "--primary", "hello")])

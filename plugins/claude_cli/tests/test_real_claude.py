@@ -113,7 +113,7 @@ def test_tool_does_not_run_when_nobody_can_be_asked(stage, serve, turn):
 
 
 def test_secret_of_another_agent_does_not_reach_the_tools(stage, serve, turn):
-    server = serve(CallTool("Bash", {"command": "echo [$OTHER_KEY]", "description": "look"}), Say("Seen."))
+    server = serve(CallTool("Bash", {"command": 'echo "[$OTHER_KEY]"', "description": "look"}), Say("Seen."))
 
     outcome = turn(server, stage.request(id=ID), environ={"OTHER_KEY": "of another"}, secrets=("of another",), allowed_tools=("Bash",))
 
