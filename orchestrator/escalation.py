@@ -156,7 +156,7 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
 
 def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
     """Open the turn, run the provider, record the end."""
-    plan = started(plan, place.new_id())
+    plan = opened = started(plan, place.new_id())
     watch = _noted(watch, place.log)
     turn = _opened(plan, place.clock.now())
     place.store.open_turn(claim, turn, plan.standing.session, as_json(receipt_of(plan)))
@@ -188,7 +188,8 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
             error = _run(place, plan, limits, heard, answered, desk)
     if error is None and (other := _other_model(place, plan, answered)) is not None:
         answered.notice(other)
-    report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
+    receipt = None if plan is opened else as_json(receipt_of(plan))
+    report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id, receipt=receipt)
     problems = (*place.additions.hooks.turn_ended(report.turn, report.session), *_kept_up(place, plan))
     for problem in problems:
         watch(Shown("notice", problem))

@@ -128,6 +128,13 @@ def well_formed_values(value: Any) -> Any:
     return value
 
 
+def mapping_as_dict(value: object) -> dict[Any, Any]:
+    """For `json.dumps(default=…)`: any mapping as an object. Raises `TypeError` for what is none."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{type(value).__name__} is no JSON value")
+    return dict(value)
+
+
 MAX_DEPTH = 100
 """Levels of a JSON value that are read, stored and sent; beyond a thousand Python itself cannot walk through one."""
 
