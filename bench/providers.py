@@ -297,7 +297,7 @@ def _claude_environ(folder: Path, url: str) -> dict[str, str]:
 
 
 def _openai(pipe: Connection, replies: int, *, pace: float) -> None:
-    answer = reply(ANSWER, usage=(100, 40))
+    answer = reply(ANSWER, usage=(100, 40), model="m")
     paced = replace(answer, writes=[part for write in answer.writes for part in (pace, write)])
     with OpenAIServer(*[paced] * replies) as server:
         pipe.send(server.url.removesuffix("/v1"))

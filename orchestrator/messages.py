@@ -69,7 +69,10 @@ def part_text(part: Part) -> str:
 
 def compact_json(value: Mapping[str, Any]) -> str:
     """The value as it is counted and shown: JSON, with characters as themselves."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return _COMPACT.encode(value)
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 @dataclass(frozen=True, slots=True)
