@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.classifier import classify
@@ -17,7 +17,7 @@ from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.session_context import SessionContext
 from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import Cancelled, EscaleraError, SessionLost, StoreError
-from orchestrator.lease import held
+from orchestrator.lease import Renewals, held
 from orchestrator.logbook import Log, no_log
 from orchestrator.memory.upkeep import USUAL, Upkeep, keep_up
 from orchestrator.memory.view import MemoryView
@@ -58,6 +58,7 @@ class Workplace:
     wires: Wires | None = None
     """Where what goes over the wire is kept; `None` for nowhere."""
     upkeep: Upkeep = USUAL
+    renewals: Renewals = field(default_factory=Renewals)
 
 
 Revise = Callable[[Plan], str]
@@ -76,7 +77,7 @@ def take_turn(
     `ConfigError`, `StoreFull`, …) and then nothing was sent or stored. Where that befalls the escalation turn alone, the report
     is the primary turn's, with the error.
     """
-    with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel) as claim:
+    with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel, renewals=place.renewals) as claim:
         report = _carry_out(place, claim, _planned_with_tools(place, session, wish, cancel, watch, loaded=loaded), cancel=cancel, ask=ask, watch=watch)
         if report.handed_over is None or report.error is not None:
             return report
@@ -156,7 +157,7 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
 
 def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
     """Open the turn, run the provider, record the end."""
-    plan = started(plan, place.new_id())
+    plan = opened = started(plan, place.new_id())
     watch = _noted(watch, place.log)
     turn = _opened(plan, place.clock.now())
     place.store.open_turn(claim, turn, plan.standing.session, as_json(receipt_of(plan)))
@@ -188,7 +189,8 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
             error = _run(place, plan, limits, heard, answered, desk)
     if error is None and (other := _other_model(place, plan, answered)) is not None:
         answered.notice(other)
-    report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
+    receipt = None if plan is opened else as_json(receipt_of(plan))
+    report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id, receipt=receipt)
     problems = (*place.additions.hooks.turn_ended(report.turn, report.session), *_kept_up(place, plan))
     for problem in problems:
         watch(Shown("notice", problem))

@@ -19,7 +19,7 @@ HALF = 128 * 1024
 KEPT = 50
 """Turns."""
 _SLACK = 10
-"""How many more there may be before the oldest go, so that not every turn looks for them."""
+"""How many more there may be before the oldest go; only every so manieth turn of a session looks for them."""
 CUT = b"\n[... cut ...]\n"
 
 
@@ -106,7 +106,8 @@ class Wires:
             descriptor = os.open(self._file(session, turn), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
             with open(descriptor, "wb") as file:
                 file.write(b"\n".join([head, sent + received]))
-            self._drop_oldest()
+            if turn % _SLACK == 0:
+                self._drop_oldest()
         except OSError as error:
             self._log("wire_not_kept", session=session, turn=turn, why=str(error.strerror or error))
 
@@ -139,7 +140,7 @@ class Wires:
         return self._folder / f"{_name(session)}-{turn}.wire"
 
     def _drop_oldest(self) -> None:
-        if sum(1 for _ in os.scandir(self._folder)) <= KEPT + _SLACK:
+        if sum(1 for _ in os.scandir(self._folder)) <= KEPT:
             return
         for path in self.files()[KEPT:]:
             path.unlink(missing_ok=True)

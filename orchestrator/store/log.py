@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -33,10 +33,12 @@ class SqliteTurnLog:
         self._session = session
         self._is_held = is_held
         self._settled: dict[int, Turn] = {}
+        self._newest: _Newest | None = None
 
     @property
     def next_index(self) -> int:
-        return self._database.read(lambda connection: next_index(connection, self._session))
+        newest = self._in_snapshot()
+        return self._database.read(lambda connection: next_index(connection, self._session)) if newest is None else newest.next_index
 
     def get(self, index: int) -> Turn | None:
         return next(self.newest_first(outcomes=None, start=index, stop=index + 1), None)
@@ -45,6 +47,11 @@ class SqliteTurnLog:
         self, *, role: Role | None = None, outcomes: frozenset[Outcome] | None = COMPLETED, start: int = 0, stop: int | None = None
     ) -> Iterator[Turn]:
         end, size = _NO_END if stop is None else stop, _FIRST_PAGE
+        if (newest := self._in_snapshot()) is not None:
+            yield from newest.fitting(role, outcomes, start, end)
+            if newest.lowest <= start:
+                return
+            end, size = min(end, newest.lowest), 2 * size
         while True:
             lowest, turns = self._database.read(partial(self._page, role=role, outcomes=outcomes, bounds=(start, end), size=size))
             yield from turns
@@ -54,12 +61,28 @@ class SqliteTurnLog:
 
     def count(self, *, role: Role | None = None, outcomes: frozenset[Outcome] | None = COMPLETED, start: int = 0, stop: int | None = None) -> int:
         bounds = (start, _NO_END if stop is None else stop)
+        newest = self._in_snapshot()
+        if newest is not None and newest.lowest <= start:
+            return sum(1 for _ in newest.fitting(role, outcomes, *bounds))
 
         def counted(connection: sqlite3.Connection) -> int:
             query, bound = self._count_query(self._stored(connection, outcomes), role, bounds)
             return int(connection.execute(query, bound).fetchone()[0])
 
         return self._database.read(counted)
+
+    def _in_snapshot(self) -> _Newest | None:
+        """The newest turns, read once for all that is asked of one state of the file; `None` where none is held still."""
+        state = self._database.state
+        if state is None:
+            return None
+        if self._newest is None or self._newest.state is not state:
+            self._newest = self._database.read(partial(self._read_newest, state))
+        return self._newest
+
+    def _read_newest(self, state: object, connection: sqlite3.Connection) -> _Newest:
+        lowest, turns = self._page(connection, role=None, outcomes=None, bounds=(0, _NO_END), size=_FIRST_PAGE)
+        return _Newest(state, turns, 0 if lowest is None else lowest, next_index(connection, self._session))
 
     def _count_query(self, outcomes: Sequence[Outcome], role: Role | None, bounds: tuple[int, int]) -> tuple[str, Sequence[object]]:
         roles = [role] if role else list(Role)
@@ -129,6 +152,24 @@ class SqliteTurnLog:
             self._database.notice(f"session {self._session}, turn {row[0]}: {problem}")
 
         return rows.turn_value(row, _parts(steps, complain), complain)
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """A session's newest turns of every kind in one state of the file."""
+
+    state: object
+    turns: Sequence[Turn]
+    lowest: int
+    """The index from which on all turns there are stand in `turns`."""
+    next_index: int
+
+    def fitting(self, role: Role | None, outcomes: frozenset[Outcome] | None, start: int, stop: int) -> Iterator[Turn]:
+        for turn in self.turns:
+            if turn.index < start:
+                return
+            if turn.index < stop and (role is None or turn.role is role) and (outcomes is None or turn.outcome in outcomes):
+                yield turn
 
 
 def _parts(steps: Sequence[rows.Row], complain: rows.Complain) -> tuple[Part, ...]:
