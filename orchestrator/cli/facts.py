@@ -89,10 +89,11 @@ def say_archived(front: Front, found: Sequence[Archived]) -> None:
         front.output.say("the archive is empty")
 
 
-def marks_of(percept: Percept) -> str:
-    """What else there is to say of it."""
+def marks_of(percept: Percept, *, place: bool = True) -> str:
+    """What else there is to say of it; with its workspace or without."""
     marks = [percept.scope, *(["core"] if percept.core else []), *([f"for {percept.consumer}"] if percept.consumer != "all" else [])]
-    return ", ".join([*marks, *([f"in {percept.workspace}"] if percept.workspace else []), *(["from tool output"] if percept.trust == "tool_output" else [])])
+    marks += [*([f"in {percept.workspace}"] if place and percept.workspace else []), *(["from tool output"] if percept.trust == "tool_output" else [])]
+    return ", ".join(marks)
 
 
 def idle_text(one: Stale, *, never: bool) -> str:

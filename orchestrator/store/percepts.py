@@ -273,8 +273,8 @@ def _reinforced(connection: sqlite3.Connection, known: Percept, heard: Percept, 
         kept = ""
     trust = "user" if heard.producer == "user" else known.trust
     connection.execute(
-        f"UPDATE percepts SET {KEEP_PART_OF_HOUR}, weight = ?, {kept}trust = ?, source = coalesce(?, source), updated_at = ?, last_used_at = ?, {SET_IDLE_FROM_NOW},"
-        " subject = coalesce(subject, ?), subject_key = coalesce(subject_key, ?) WHERE id = ?",
+        f"UPDATE percepts SET {KEEP_PART_OF_HOUR}, weight = ?, {kept}trust = ?, source = coalesce(?, source), updated_at = ?, last_used_at = ?,"
+        f" {SET_IDLE_FROM_NOW}, subject = coalesce(subject, ?), subject_key = coalesce(subject_key, ?) WHERE id = ?",
         (weight, trust, source, rows.time_text(now), rows.time_text(now), rows.clean_text(heard.subject), rows.percept_row(heard, "")[-1], known.id),
     )
     return _one(connection, known.id, notice)

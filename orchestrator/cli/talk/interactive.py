@@ -28,7 +28,7 @@ from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.cli.talk.lines import CANCELLED, told
 from orchestrator.cli.talk.panel import Panel, PanelScreen
 from orchestrator.cli.talk.past import Past
-from orchestrator.cli.talk.remembered import Remembered
+from orchestrator.cli.talk.remembered import VERBS, Remembered
 from orchestrator.cli.talk.screen import Actions, Screen
 from orchestrator.cli.talk.status import status_line
 from orchestrator.cli.talk.view import Bare, Coloured, View, between_words
@@ -438,7 +438,7 @@ class Interactive:
             "retry": self._agents,
             "session": self._sessions,
             "need": lambda: [("clear", "forget it"), ("restore", "bring the last one back")],
-            "memory": lambda: [("learn", "keep a fact"), ("forget", "take one out"), *self._facts()],
+            "memory": lambda: [*VERBS.items(), *self._facts()],
         }
 
     def _agents(self) -> Iterable[tuple[str, str]]:
@@ -452,7 +452,8 @@ class Interactive:
     def _facts(self) -> Iterable[tuple[str, str]]:
         with suppress(EscaleraError):
             for percept in self._talk.store.percepts(session=self._talk.session.id):
-                yield f"forget {percept.id[:8]}", percept.content
+                for verb in ("forget", "keep", "everywhere"):
+                    yield f"{verb} {percept.id[:8]}", percept.content
 
 
 def _warm_up(color: bool) -> None:

@@ -29,8 +29,8 @@ _ABOUT = {
 }
 _CHANGES = {"f": "forget", "k": "keep", "e": "everywhere", "r": "restore"}
 _KEYS = {
-    True: "Tab: view   ↑ ↓: choose   r: restore   Esc: close",
-    False: "Tab: view   ↑ ↓: choose   f: forget   k: keep   e: everywhere   Esc: close",
+    True: "Esc: close   Tab: view   ↑ ↓: choose   r: restore",
+    False: "Esc: close   Tab: view   ↑ ↓: choose   f: forget   k: keep   e: everywhere",
 }
 """By whether what is shown has left."""
 _STYLES = {"chosen": "reverse", "name": "bold", "faint": "ansicyan"}
@@ -106,8 +106,8 @@ class Panel:
             self._note = error.message
 
     def _names(self) -> str:
-        names = "  ".join(f"[{view}]" if view is self._view else f" {view} " for view in _VIEWS)
-        return f"{names}   {self._chosen + 1 if self._rows else 0} of {len(self._rows):,}"
+        names = "".join(f"[{view}]" if view is self._view else f" {view} " for view in _VIEWS)
+        return f"{names} {self._chosen + 1 if self._rows else 0} of {len(self._rows):,}"
 
     def _line(self, number: int, width: int) -> tuple[str, str]:
         row = self._rows[number]
@@ -136,12 +136,13 @@ def cut(text: str, width: int) -> str:
 
 
 def _origin(percept: Percept) -> str:
-    """Who said it, for whom, and when it was told last."""
+    """Who said it, for whom and where, and when it was used last."""
     source = percept.source or {}
     said = f"by {percept.producer}{f' in turn {turn}' if isinstance(turn := source.get('turn'), int) else ''}"
     subject = [] if percept.subject is None else [f"about {percept.subject}"]
     used = "never used" if percept.last_used_at is None else f"used {percept.last_used_at:%Y-%m-%d %H:%M} UTC"
-    return ", ".join([said, f"for {percept.consumer}", *subject, used])
+    place = "everywhere" if percept.workspace is None else f"in {percept.workspace}"
+    return ", ".join([said, f"for {percept.consumer}", *subject, place, used])
 
 
 class PanelScreen:
