@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.cli.front import Front
+from orchestrator.clock import duration
 from orchestrator.percepts import Archived, Percept, Stale
 from orchestrator.session import Role, Session
 from orchestrator.store import Store
@@ -104,15 +105,6 @@ def idle_text(one: Stale, *, never: bool) -> str:
 def left_text(one: Archived) -> str:
     """Why and when it left."""
     return one.reason if one.archived_at is None else f"{one.reason}, {one.archived_at:%Y-%m-%d %H:%M} UTC"
-
-
-def duration(seconds: float) -> str:
-    """In the two largest units that say something."""
-    minutes = int(seconds // 60)
-    days, hours = divmod(minutes // 60, 24)
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
 
 
 def _line(percept: Percept) -> str:
