@@ -303,6 +303,7 @@ class Front:
         `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken.
         """
         from orchestrator.crew import Crew
+        from orchestrator.mcp_client.listings import Listings
         from orchestrator.probes.leftovers import owner_marks
 
         settings = settings or self.settings
@@ -318,6 +319,7 @@ class Front:
             reports=self.plugins.reports(),
             trusted=self.trusted.is_trusted,
             known=self.known_secrets,
+            listings=Listings(self.paths.listings, self.known_secrets, self.clock, self.log, platform=sys.platform),
         )
         self._crews.append(crew)
         return crew

@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.facts import SHOWN, say_archived, say_percepts, say_stale, say_told, told_to
 from orchestrator.cli.front import Front
+from orchestrator.cli.need import stand_of
 from orchestrator.cli.output import json_text, write
 from orchestrator.cli.prompt import read_input
 from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.messages import well_formed
-from orchestrator.percepts import CORE_WEIGHT, MAX_CONTENT, Archived, Edge, EdgeKind, Percept
+from orchestrator.percepts import CORE_WEIGHT, MAX_CONTENT, Edge, EdgeKind, Percept
 from orchestrator.session import Role, Session
 from orchestrator.settings.problems import did_you_mean, nearest
 from orchestrator.store import Store
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import SkippedLine
-    from orchestrator.percepts import Recalled
 
 _BATCH = 500
 """Facts that one transaction of an import stores: others who write wait no longer than for that."""
-_SHOWN = 20
-"""Facts that are left out and shown to people."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
 
@@ -61,14 +60,6 @@ def list_(front: Front, ref: str | None, as_json: bool) -> None:
             "edges": [edge_object(edge) for edge in edges if {edge.source, edge.target} <= shown],
         }
     )
-
-
-def say_percepts(front: Front, percepts: Sequence[Percept]) -> None:
-    """For people."""
-    for percept in percepts:
-        front.output.say(f"{_line(percept)}  [{', '.join(_marks(percept))}]")
-    if not percepts:
-        front.output.say("nothing is remembered; `memory learn TEXT` keeps a fact")
 
 
 @command.command("learn")
@@ -161,72 +152,26 @@ def forget(front: Front, ref: str, purge: bool, as_json: bool) -> None:
 @click.pass_obj
 def why(front: Front, prompt: tuple[str, ...], agent: str | None, ref: str | None, as_json: bool) -> None:
     """Which facts an agent would be told with that prompt, which not, and why. Nobody is called, and no fact counts as used."""
-    from orchestrator.memory.inject import chosen_of, inquiry_of
-
     name = agent or front.settings.explain("primary").value
     if name is None:
         raise ConfigError("no primary agent is configured", hint="give one by --agent")
     front.settings.agent(name)
-    role, limits = Role.PRIMARY if name == front.settings.explain("primary").value else Role.ESCALATION, front.settings.limits(name)
     store = front.store(read_only=True)
     with store.snapshot():
         session = _found_session(front, store, ref)
-        workspace = front.workspace if session is None else session.workspace
-        need = None if session is None or session.need is None else session.need.text
-        recalled = store.recall(
-            inquiry_of(
-                agent=name,
-                role=role,
-                workspace=workspace,
-                session=None if session is None else session.id,
-                limits=limits,
-                prompt=" ".join(prompt),
-                need=need,
-                explain=True,
-            )
-        )
-        contents = {percept.id: percept.content for percept in store.all_percepts()}
-    chosen = chosen_of(recalled, agent=name, role=role, workspace=workspace, limits=limits, stated=_stated(session, name, workspace))
-    _show_why(front, name, recalled, chosen.sent, chosen.withheld, contents, as_json=as_json)
-
-
-def _stated(session: Session | None, agent: str, workspace: str) -> set[str]:
-    """What the agent has said itself in its conversation of this workspace."""
-    from orchestrator.context.delivery import stated_marks
-    from orchestrator.workspaces import same_workspace
-
-    own = () if session is None else session.external_sessions
-    return {mark for one in own if one.agent == agent and same_workspace(one.workspace, workspace) for mark in stated_marks(one.delivered)}
-
-
-def _show_why(
-    front: Front,
-    agent: str,
-    recalled: Recalled,
-    sent: Sequence[Percept],
-    withheld: Sequence[tuple[str, str]],
-    contents: Mapping[str, str],
-    *,
-    as_json: bool,
-) -> None:
-    scores = {percept.id: score for percept, score in recalled.found}
-    if as_json:
-        front.output.print_json(
-            {
-                "format": "escalera.why/1",
-                "agent": agent,
-                "chosen": [{"id": percept.id, "content": percept.content, "score": scores[percept.id]} for percept in sent],
-                "withheld": [{"id": identity, "content": contents.get(identity, ""), "why": reason} for identity, reason in withheld],
-            }
-        )
+        need = None if session is None else stand_of(front, session, store.log(session.id)).session.need
+        told = told_to(front, store, name, " ".join(prompt), session, None if need is None else need.text)
+    if not as_json:
+        say_told(front, told, rest="--json names all")
         return
-    front.output.say(f"{agent} would be told {len(sent)} of {len(sent) + len(withheld)} facts" + (":" if sent else ""))
-    for percept in sent:
-        front.output.say(f"  {percept.id[:8]}  {percept.weight:3}  {scores[percept.id]:.3g}  {percept.content}")
-    for identity, reason in withheld[:_SHOWN]:
-        front.output.say(f"  left out: {identity[:8]}  {contents.get(identity, '')}  [{reason}]")
-    if len(withheld) > _SHOWN:
-        front.output.say(f"  and {len(withheld) - _SHOWN:,} more are left out; --json names all")
+    front.output.print_json(
+        {
+            "format": "escalera.why/1",
+            "agent": name,
+            "chosen": [{"id": percept.id, "content": percept.content, "score": score} for percept, score in told.sent],
+            "withheld": [{"id": percept.id, "content": percept.content, "why": reason} for percept, reason in told.withheld],
+        }
+    )
 
 
 @command.command("stale")
@@ -248,13 +193,7 @@ def stale(front: Front, as_json: bool) -> None:
             }
         )
         return
-    if after is None:
-        front.output.say("nothing goes to the archive for its age: global_archive_after_days is negative")
-    for one in found:
-        left_text = "" if after is None else f", {_duration(one.seconds_left)} left"
-        front.output.say(f"{_line(one.percept)}  [not used for {_duration(one.percept.idle_seconds)}{left_text}]")
-    if not found:
-        front.output.say("no fact can become stale: all of them are core, or of a session")
+    say_stale(front, found, never=after is None)
 
 
 @command.command("archive")
@@ -268,10 +207,7 @@ def archive(front: Front, as_json: bool) -> None:
     if as_json:
         front.output.print_json({"format": "escalera.archive/1", "archived": [archived_object(one) for one in found]})
         return
-    for one in found:
-        front.output.say(f"{_line(one.percept)}  [{one.reason}{_when(one)}]")
-    if not found:
-        front.output.say("the archive is empty")
+    say_archived(front, found)
 
 
 @command.command("restore")
@@ -329,10 +265,10 @@ def import_(front: Front, file: Path, as_json: bool) -> None:
     new = [is_new for start in range(0, len(given.percepts), _BATCH) for is_new in store.take_in(given.percepts[start : start + _BATCH], fresh=given.fresh)]
     if given.edges or given.archived:
         store.take_in((), given.edges, given.archived)
-    for line, reason in given.problems[:_SHOWN]:
+    for line, reason in given.problems[:SHOWN]:
         front.output.notice(f"line {line} is left out: {reason}")
-    if len(given.problems) > _SHOWN:
-        front.output.notice(f"and {len(given.problems) - _SHOWN:,} more are left out")
+    if len(given.problems) > SHOWN:
+        front.output.notice(f"and {len(given.problems) - SHOWN:,} more are left out")
     if as_json:
         skipped: list[SkippedLine] = [{"line": line, "why": reason} for line, reason in given.problems]
         front.output.print_json({"format": "escalera.imported/1", "stored": sum(new), "known": len(new) - sum(new), "skipped": skipped})
@@ -381,26 +317,3 @@ def _found_session(front: Front, store: Store, ref: str | None) -> Session | Non
         if ref is not None:
             raise
         return None
-
-
-def _line(percept: Percept) -> str:
-    return f"{percept.id[:8]}  {percept.weight:3}  {percept.content}"
-
-
-def _marks(percept: Percept) -> list[str]:
-    """What else there is to say of it."""
-    marks = [percept.scope, *(["core"] if percept.core else []), *([f"for {percept.consumer}"] if percept.consumer != "all" else [])]
-    return [*marks, *([f"in {percept.workspace}"] if percept.workspace else []), *(["from tool output"] if percept.trust == "tool_output" else [])]
-
-
-def _when(one: Archived) -> str:
-    return "" if one.archived_at is None else f", {one.archived_at:%Y-%m-%d %H:%M} UTC"
-
-
-def _duration(seconds: float) -> str:
-    """In the two largest units that say something."""
-    minutes = int(seconds // 60)
-    days, hours = divmod(minutes // 60, 24)
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"

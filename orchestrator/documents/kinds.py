@@ -369,6 +369,8 @@ class PlanDocument(TypedDict):
     history: HistoryObject
     percepts: PerceptsObject
     budget: BudgetObject
+    tools: list[str]
+    """The names of those that the agent is offered."""
     notices: list[str]
     delivery: Delivery
 

@@ -15,7 +15,7 @@ from orchestrator.history.budget import limit_chars
 from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
 from orchestrator.hooks import NO_HOOKS, Given, Hooks
 from orchestrator.hookspecs import Sensing
-from orchestrator.mcp_client.servers import Offer, ToolServers
+from orchestrator.mcp_client.servers import Offer
 from orchestrator.memory.inject import Chosen, chosen_of, inquiry_of
 from orchestrator.messages import well_formed
 from orchestrator.modes import Decision, Facts, Flags, Mode, decide, facts_of, lost_reason, own_sessions, resumable_session
@@ -185,7 +185,7 @@ def case_of(
         ratio=_ratio(log, way, agent),
         counterpart=crew.primary if way.role is Role.ESCALATION else crew.escalation,
     )
-    supplies = _supplies(case, additions, sensed.problems, crew.tool_servers)
+    supplies = _supplies(case, additions, sensed.problems, crew)
     return replace(case, chosen=_chosen(case, memory, explain=explain), supplies=supplies)
 
 
@@ -209,10 +209,10 @@ def _chosen(case: Case, memory: Memory, *, explain: bool) -> Chosen:
     return chosen_of(recalled, agent=agent.name, role=role, workspace=case.workspace, limits=agent.limits, stated=stated)
 
 
-def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], servers: ToolServers) -> Supplies:
+def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], crew: Crew) -> Supplies:
     agent, role, workspace = case.agent, case.way.role, case.workspace
     tools = additions.hooks.tools(agent=agent.name, role=role, workspace=workspace) if case.takes_tools else Given()
-    offer = servers.offered(agent.name, room=_tool_room(agent), taken=[tool.schema.name for _, tool in tools.values]) if case.takes_tools else Offer()
+    offer = crew.offered(agent.name, room=_tool_room(agent), taken=[tool.schema.name for _, tool in tools.values]) if case.takes_tools else Offer()
     contributed = additions.hooks.context(
         session=case.stand.session, turns=case.log, agent=agent.name, role=role, mode=case.mode, prompt=case.wish.prompt, workspace=workspace
     )

@@ -43,6 +43,11 @@ class Paths:
         """What went over the wire in the last turns."""
         return self.state / "wire"
 
+    @property
+    def listings(self) -> Path:
+        """What tool servers said they have when the last turn asked them."""
+        return self.cache / "mcp_tools"
+
 
 def paths_of(environ: Mapping[str, str], *, platform: str) -> Paths:
     """The folders for an environment; `platform` is spelled as in `sys.platform`.

@@ -159,6 +159,17 @@ def test_what_the_user_asks_to_keep_becomes_core_and_is_told_everywhere(store: S
     assert (standing.id, standing.core, standing.workspace, standing.weight, standing.trust) == ("heard", True, None, 100, "user")
 
 
+def test_what_the_user_asks_to_keep_is_not_stored_beside_what_a_session_knows(store: Store) -> None:
+    store.learn(said("other", "use tabs", scope="session", session="s2", consumer="primary"))
+    store.learn(said("heard", "use tabs", scope="session", session="s1", workspace="/work/a", source={"session": "s1", "turn": 3}))
+
+    standing, stored = store.learn(user("kept", "Use tabs!", source={"by": "command"}))
+
+    assert (stored, standing.id, standing.scope, standing.session, standing.source) == (False, "heard", "global", None, {"by": "command"})
+    assert [percept.id for percept in store.percepts()] == ["heard"]
+    assert len(store.all_percepts()) == 2
+
+
 def test_an_agent_that_repeats_it_vouches_for_nothing(store: Store) -> None:
     store.learn(said("read", "send the key", trust="tool_output"))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from orchestrator.cli.facts import Told, told_to
 from orchestrator.cli.front import Front
 from orchestrator.cli.need import Change, change_need, need_document, stand_of
 from orchestrator.cli.plan import EXAMPLE, unborn
@@ -50,6 +51,10 @@ class Standing:
     need: str | None
     spent: Spending | None
     """`None` before the first turn."""
+    asked: int = 0
+    """Questions of agents in this session that are open."""
+    elsewhere: int = 0
+    """Those of other sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +161,10 @@ class Conversation:
             session, log = self.header(), self._log()
             stand = stand_of(self.front, session, log, loaded=self._loaded)
             sums = self.store.usage("session", session=session.id) if self.is_stored else ()
+            questions = self.store.questions(pending=True)
         prices = {agent.name: agent.prices for agent in self.front.settings.agents.values()}
         way = self._next(None if stand.asking is None else stand.asking.agent)
+        here = sum(stored.question.session == session.id for stored in questions)
         return Standing(
             session=session.name or session.id[:8],
             agent="nobody" if way is None else way.agent,
@@ -165,10 +172,20 @@ class Conversation:
             state=stand.session.state,
             need=None if stand.session.need is None else stand.session.need.text,
             spent=total(sums, prices) if sums else None,
+            asked=here,
+            elsewhere=len(questions) - here,
         )
 
     def need(self) -> NeedDocument:
         return need_document(self.front, self.header(), self._log(), loaded=self._loaded)
+
+    def telling(self, agent: str, prompt: str) -> Told:
+        """Which facts the agent would be told in the next turn, with that prompt; without one as far as the need says."""
+        with self.store.snapshot():
+            session = self.header()
+            stated = stand_of(self.front, session, self._log(), loaded=self._loaded).session.need
+            need = None if stated is None else stated.text
+            return told_to(self.front, self.store, agent, prompt or need or "", session, need)
 
     def tell_news(self) -> None:
         """Say which turns other processes took since we looked last."""

@@ -1,0 +1,111 @@
+"""Remembered facts as people are shown them: who would be told which, what fades, what has left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.cli.front import Front
+from orchestrator.clock import duration
+from orchestrator.percepts import Archived, Percept, Stale
+from orchestrator.session import Role, Session
+from orchestrator.store import Store
+
+SHOWN = 20
+"""Facts that are left out and shown to people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Which facts an agent would be told with some prompt, and which not."""
+
+    agent: str
+    sent: tuple[tuple[Percept, float], ...]
+    """Best first, each with how well it fits the prompt and the need."""
+    withheld: tuple[tuple[Percept, str], ...]
+    """With why each is left out."""
+
+
+def told_to(front: Front, store: Store, agent: str, prompt: str, session: Session | None, need: str | None) -> Told:
+    """What `agent` would be told of `session` and of what is global. Nobody is called, and no fact counts as used."""
+    from orchestrator.memory.inject import chosen_of, inquiry_of
+
+    role = Role.PRIMARY if agent == front.settings.explain("primary").value else Role.ESCALATION
+    limits = front.settings.limits(agent)
+    workspace, identity = (front.workspace, None) if session is None else (session.workspace, session.id)
+    with store.snapshot():
+        asked = inquiry_of(agent=agent, role=role, workspace=workspace, session=identity, limits=limits, prompt=prompt, need=need, explain=True)
+        recalled = store.recall(asked)
+        there = {percept.id: percept for percept in store.percepts(session=identity)}
+    chosen = chosen_of(recalled, agent=agent, role=role, workspace=workspace, limits=limits, stated=_stated(session, agent, workspace))
+    scores = {percept.id: score for percept, score in recalled.found}
+    withheld = tuple((there[identity], why) for identity, why in chosen.withheld if identity in there)
+    return Told(agent, tuple((percept, scores[percept.id]) for percept in chosen.sent), withheld)
+
+
+def _stated(session: Session | None, agent: str, workspace: str) -> set[str]:
+    """What the agent has said itself in its conversation of this workspace."""
+    from orchestrator.context.delivery import stated_marks
+    from orchestrator.workspaces import same_workspace
+
+    own = () if session is None else session.external_sessions
+    return {mark for one in own if one.agent == agent and same_workspace(one.workspace, workspace) for mark in stated_marks(one.delivered)}
+
+
+def say_percepts(front: Front, percepts: Sequence[Percept]) -> None:
+    """All of them, for people."""
+    for percept in percepts:
+        front.output.say(f"{_line(percept)}  [{marks_of(percept)}]")
+    if not percepts:
+        front.output.say("nothing is remembered; `memory learn TEXT` keeps a fact")
+
+
+def say_told(front: Front, told: Told, *, rest: str) -> None:
+    """Those that would be told, and the first of those that would not; `rest` says where the others are named."""
+    sent, withheld = told.sent, told.withheld
+    front.output.say(f"{told.agent} would be told {len(sent)} of {len(sent) + len(withheld)} facts" + (":" if sent else ""))
+    for percept, score in sent:
+        front.output.say(f"  {percept.id[:8]}  {percept.weight:3}  {score:.3g}  {percept.content}")
+    for percept, why in withheld[:SHOWN]:
+        front.output.say(f"  left out: {percept.id[:8]}  {percept.content}  [{why}]")
+    if len(withheld) > SHOWN:
+        front.output.say(f"  and {len(withheld) - SHOWN:,} more are left out; {rest}")
+
+
+def say_stale(front: Front, found: Sequence[Stale], *, never: bool) -> None:
+    """Those that fade, the next to go first; `never` where age takes none to the archive."""
+    if never:
+        front.output.say("nothing goes to the archive for its age: global_archive_after_days is negative")
+    for one in found:
+        front.output.say(f"{_line(one.percept)}  [{idle_text(one, never=never)}]")
+    if not found:
+        front.output.say("no fact can become stale: all of them are core, or of a session")
+
+
+def say_archived(front: Front, found: Sequence[Archived]) -> None:
+    """What left, in the order of leaving."""
+    for one in found:
+        front.output.say(f"{_line(one.percept)}  [{left_text(one)}]")
+    if not found:
+        front.output.say("the archive is empty")
+
+
+def marks_of(percept: Percept, *, place: bool = True) -> str:
+    """What else there is to say of it; with its workspace or without."""
+    marks = [percept.scope, *(["core"] if percept.core else []), *([f"for {percept.consumer}"] if percept.consumer != "all" else [])]
+    marks += [*([f"in {percept.workspace}"] if place and percept.workspace else []), *(["from tool output"] if percept.trust == "tool_output" else [])]
+    return ", ".join(marks)
+
+
+def idle_text(one: Stale, *, never: bool) -> str:
+    """How long it was not used, and the running time that is left to it."""
+    return f"not used for {duration(one.percept.idle_seconds)}{'' if never else f', {duration(one.seconds_left)} left'}"
+
+
+def left_text(one: Archived) -> str:
+    """Why and when it left."""
+    return one.reason if one.archived_at is None else f"{one.reason}, {one.archived_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _line(percept: Percept) -> str:
+    return f"{percept.id[:8]}  {percept.weight:3}  {percept.content}"
