@@ -16,7 +16,8 @@ def settings_document(settings: Sequence[Explained]) -> SettingsDocument:
 
 
 def setting_document(setting: Explained) -> SettingDocument:
-    return {"format": "escalera.setting/1", **setting_object(setting)}
+    document: SettingDocument = {"format": "escalera.setting/1", **setting_object(setting)}  # type: ignore[typeddict-item]  # `written` is not required
+    return document
 
 
 def setting_object(setting: Explained) -> SettingObject:
