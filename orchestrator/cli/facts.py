@@ -3,53 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from orchestrator.cli.front import Front
 from orchestrator.clock import duration
+from orchestrator.facts import Told
 from orchestrator.percepts import Archived, Percept, Stale
-from orchestrator.session import Role, Session
-from orchestrator.store import Store
 
 SHOWN = 20
 """Facts that are left out and shown to people."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """Which facts an agent would be told with some prompt, and which not."""
-
-    agent: str
-    sent: tuple[tuple[Percept, float], ...]
-    """Best first, each with how well it fits the prompt and the need."""
-    withheld: tuple[tuple[Percept, str], ...]
-    """With why each is left out."""
-
-
-def told_to(front: Front, store: Store, agent: str, prompt: str, session: Session | None, need: str | None) -> Told:
-    """What `agent` would be told of `session` and of what is global. Nobody is called, and no fact counts as used."""
-    from orchestrator.memory.inject import chosen_of, inquiry_of
-
-    role = Role.PRIMARY if agent == front.settings.explain("primary").value else Role.ESCALATION
-    limits = front.settings.limits(agent)
-    workspace, identity = (front.workspace, None) if session is None else (session.workspace, session.id)
-    with store.snapshot():
-        asked = inquiry_of(agent=agent, role=role, workspace=workspace, session=identity, limits=limits, prompt=prompt, need=need, explain=True)
-        recalled = store.recall(asked)
-        there = {percept.id: percept for percept in store.percepts(session=identity)}
-    chosen = chosen_of(recalled, agent=agent, role=role, workspace=workspace, limits=limits, stated=_stated(session, agent, workspace))
-    scores = {percept.id: score for percept, score in recalled.found}
-    withheld = tuple((there[identity], why) for identity, why in chosen.withheld if identity in there)
-    return Told(agent, tuple((percept, scores[percept.id]) for percept in chosen.sent), withheld)
-
-
-def _stated(session: Session | None, agent: str, workspace: str) -> set[str]:
-    """What the agent has said itself in its conversation of this workspace."""
-    from orchestrator.context.delivery import stated_marks
-    from orchestrator.workspaces import same_workspace
-
-    own = () if session is None else session.external_sessions
-    return {mark for one in own if one.agent == agent and same_workspace(one.workspace, workspace) for mark in stated_marks(one.delivered)}
 
 
 def say_percepts(front: Front, percepts: Sequence[Percept]) -> None:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.facts import SHOWN, say_archived, say_percepts, say_stale, say_told, told_to
+from orchestrator.cli.facts import SHOWN, say_archived, say_percepts, say_stale, say_told
 from orchestrator.cli.front import Front
-from orchestrator.cli.need import stand_of
-from orchestrator.cli.output import json_text, write
+from orchestrator.cli.output import write
 from orchestrator.cli.prompt import read_input
-from orchestrator.errors import ConfigError, NotFound, UsageError
-from orchestrator.messages import well_formed
-from orchestrator.percepts import CORE_WEIGHT, MAX_CONTENT, Edge, EdgeKind, Percept
-from orchestrator.session import Role, Session
-from orchestrator.settings.problems import did_you_mean, nearest
-from orchestrator.store import Store
+from orchestrator.documents.json_text import json_text
+from orchestrator.errors import UsageError
+from orchestrator.facts import explained, found_session, learned, why_document
+from orchestrator.percepts import Percept
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import SkippedLine
@@ -42,24 +38,17 @@ def command() -> None:
 @click.pass_obj
 def list_(front: Front, ref: str | None, as_json: bool) -> None:
     """All facts that may be told, heaviest first. Listing is no use of them."""
-    from orchestrator.documents.memory import edge_object, percept_object
+    from orchestrator.documents.memory import percepts_document
 
     store = front.store(read_only=True)
     with store.snapshot():
-        session = _session(front, store, ref)
-        percepts, engrams, edges = store.percepts(session=session), store.engrams(session=session), store.edges()
+        session = found_session(front, store, ref)
+        identity = None if session is None else session.id
+        percepts, engrams, edges = store.percepts(session=identity), store.engrams(session=identity), store.edges()
     if not as_json:
         say_percepts(front, percepts)
         return
-    shown = {percept.id for percept in percepts}
-    front.output.print_json(
-        {
-            "format": "escalera.percepts/1",
-            "percepts": [percept_object(percept) for percept in percepts],
-            "engrams": [{"subject": engram.subject, "weight": engram.weight, "percepts": list(engram.percepts)} for engram in engrams],
-            "edges": [edge_object(edge) for edge in edges if {edge.source, edge.target} <= shown],
-        }
-    )
+    front.output.print_json(percepts_document(percepts, engrams, edges))
 
 
 @command.command("learn")
@@ -75,7 +64,7 @@ def list_(front: Front, ref: str | None, as_json: bool) -> None:
 @click.pass_obj
 def learn(front: Front, /, text: tuple[str, ...], consumer: str, subject: str | None, everywhere: bool, as_json: bool, **links: tuple[str, ...]) -> None:
     """Keep a fact, everywhere and for good; said again it is not stored twice."""
-    from orchestrator.documents.memory import percept_object
+    from orchestrator.documents.memory import percept_document
 
     store = front.store()
     if everywhere:
@@ -83,44 +72,11 @@ def learn(front: Front, /, text: tuple[str, ...], consumer: str, subject: str | 
     else:
         standing, stored = learned(front, store, " ".join(text), consumer, subject=subject, links=links)
     if as_json:
-        front.output.print_json({"format": "escalera.percept/1", **percept_object(standing), "stored": stored})
+        front.output.print_json(percept_document(standing, stored=stored))
     elif everywhere:
         front.output.say(f"told everywhere from now on: {standing.id[:8]}  {standing.content}")
     else:
         say_learned(front, standing, stored=stored)
-
-
-def learned(
-    front: Front, store: Store, text: str, consumer: str = "all", *, subject: str | None = None, links: Mapping[str, Sequence[str]] | None = None
-) -> tuple[Percept, bool]:
-    """Store a fact of the user's: what stands now, and whether it is new. Raises `UsageError` for one that cannot be kept."""
-    content = well_formed(text).strip()
-    if not content:
-        raise UsageError("a fact cannot be empty", hint="say it in one sentence")
-    if len(content) > MAX_CONTENT:
-        raise UsageError(f"a fact has at most {MAX_CONTENT} characters, this one has {len(content):,}", hint="say it shorter, or as several")
-    known = ["all", *Role, *front.settings.agents]
-    if consumer not in known:
-        front.output.notice(f"there is no agent {consumer!r} (yet): nobody is told this fact until there is{did_you_mean(nearest(consumer, known))}")
-    now = front.clock.now()
-    percept = Percept(
-        id=front.new_id(),
-        content=content,
-        producer="user",
-        consumer=consumer,
-        weight=CORE_WEIGHT,
-        core=True,
-        subject=None if subject is None else well_formed(subject).strip() or None,
-        created_at=now,
-        updated_at=now,
-        source={"by": "command"},
-    )
-    return store.learn(percept, _links(percept.id, links or {}))
-
-
-def _links(identity: str, links: Mapping[str, Sequence[str]]) -> list[Edge]:
-    kinds: tuple[EdgeKind, ...] = ("extends", "updates", "derives", "contradicts")
-    return [Edge(identity, target, kind) for kind in kinds for target in links.get(kind, ())]
 
 
 def say_learned(front: Front, standing: Percept, *, stored: bool) -> None:
@@ -135,11 +91,11 @@ def say_learned(front: Front, standing: Percept, *, stored: bool) -> None:
 @click.pass_obj
 def forget(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     """Take a fact out of the memory, by its id or the beginning of one; it is kept in the archive unless --purge."""
-    from orchestrator.documents.memory import percept_object
+    from orchestrator.documents.memory import percept_document
 
     percept = front.store().forget(ref, purge=purge)
     if as_json:
-        front.output.print_json({"format": "escalera.percept/1", **percept_object(percept), "stored": None})
+        front.output.print_json(percept_document(percept, stored=None))
     else:
         front.output.say(f"{'purged' if purge else 'forgotten'}: {percept.id[:8]}  {percept.content}")
 
@@ -152,26 +108,11 @@ def forget(front: Front, ref: str, purge: bool, as_json: bool) -> None:
 @click.pass_obj
 def why(front: Front, prompt: tuple[str, ...], agent: str | None, ref: str | None, as_json: bool) -> None:
     """Which facts an agent would be told with that prompt, which not, and why. Nobody is called, and no fact counts as used."""
-    name = agent or front.settings.explain("primary").value
-    if name is None:
-        raise ConfigError("no primary agent is configured", hint="give one by --agent")
-    front.settings.agent(name)
-    store = front.store(read_only=True)
-    with store.snapshot():
-        session = _found_session(front, store, ref)
-        need = None if session is None else stand_of(front, session, store.log(session.id)).session.need
-        told = told_to(front, store, name, " ".join(prompt), session, None if need is None else need.text)
-    if not as_json:
+    told = explained(front, front.store(read_only=True), " ".join(prompt), agent=agent, ref=ref)
+    if as_json:
+        front.output.print_json(why_document(told))
+    else:
         say_told(front, told, rest="--json names all")
-        return
-    front.output.print_json(
-        {
-            "format": "escalera.why/1",
-            "agent": name,
-            "chosen": [{"id": percept.id, "content": percept.content, "score": score} for percept, score in told.sent],
-            "withheld": [{"id": percept.id, "content": percept.content, "why": reason} for percept, reason in told.withheld],
-        }
-    )
 
 
 @command.command("stale")
@@ -179,19 +120,12 @@ def why(front: Front, prompt: tuple[str, ...], agent: str | None, ref: str | Non
 @click.pass_obj
 def stale(front: Front, as_json: bool) -> None:
     """Facts that go to the archive unless they are used: how long each was not, and how much running time is left to it."""
-    from orchestrator.documents.memory import percept_object
+    from orchestrator.documents.memory import stale_document
 
     after = front.upkeep.archive_after
     found = front.store(read_only=True).stale(after or 0.0)
     if as_json:
-        left = [None if after is None else one.seconds_left for one in found]
-        front.output.print_json(
-            {
-                "format": "escalera.stale/1",
-                "archive_after_days": None if after is None else front.upkeep.archive_after_days,
-                "percepts": [{**percept_object(one.percept), "seconds_left": seconds} for one, seconds in zip(found, left, strict=True)],
-            }
-        )
+        front.output.print_json(stale_document(found, None if after is None else front.upkeep.archive_after_days))
         return
     say_stale(front, found, never=after is None)
 
@@ -201,11 +135,11 @@ def stale(front: Front, as_json: bool) -> None:
 @click.pass_obj
 def archive(front: Front, as_json: bool) -> None:
     """The facts that left the memory; `memory restore ID` brings one back."""
-    from orchestrator.documents.memory import archived_object
+    from orchestrator.documents.memory import archive_document
 
     found = front.store(read_only=True).archived()
     if as_json:
-        front.output.print_json({"format": "escalera.archive/1", "archived": [archived_object(one) for one in found]})
+        front.output.print_json(archive_document(found))
         return
     say_archived(front, found)
 
@@ -216,11 +150,11 @@ def archive(front: Front, as_json: bool) -> None:
 @click.pass_obj
 def restore(front: Front, ref: str, as_json: bool) -> None:
     """Bring a fact back from the archive, by its id or the beginning of one."""
-    from orchestrator.documents.memory import percept_object
+    from orchestrator.documents.memory import percept_document
 
     percept = front.store().restore(ref)
     if as_json:
-        front.output.print_json({"format": "escalera.percept/1", **percept_object(percept), "stored": True})
+        front.output.print_json(percept_document(percept, stored=True))
     else:
         front.output.say(f"restored: {percept.id[:8]}  {percept.content}")
 
@@ -230,20 +164,12 @@ def restore(front: Front, ref: str, as_json: bool) -> None:
 @click.pass_obj
 def consolidate(front: Front, as_json: bool) -> int:
     """Do now what is done after turns: reckon weights, make what weighs enough global, archive what nobody uses."""
+    from orchestrator.documents.memory import consolidated_document
+
     upkeep = front.upkeep
     done = front.store().consolidate(archive_after=upkeep.archive_after, most=upkeep.most)
     if as_json:
-        front.output.print_json(
-            {
-                "format": "escalera.consolidated/1",
-                "pruned": list(done.pruned),
-                "promoted": list(done.promoted),
-                "merged": list(done.merged),
-                "archived": list(done.archived),
-                "capped": list(done.capped),
-                "problem": done.problem,
-            }
-        )
+        front.output.print_json(consolidated_document(done))
     else:
         parts = {"became global": (*done.promoted, *done.merged), "left their session": done.pruned, "went to the archive": (*done.archived, *done.capped)}
         front.output.say(", ".join(f"{len(ids)} {what}" for what, ids in parts.items()))
@@ -303,17 +229,3 @@ def export(front: Front, output: Path | None, _as_json: bool) -> None:
             file.write(text)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from error
-
-
-def _session(front: Front, store: Store, ref: str | None) -> str | None:
-    session = _found_session(front, store, ref)
-    return None if session is None else session.id
-
-
-def _found_session(front: Front, store: Store, ref: str | None) -> Session | None:
-    try:
-        return store.find(ref, front.workspace)
-    except NotFound:
-        if ref is not None:
-            raise
-        return None

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.cli.facts import Told as Telling
 from orchestrator.cli.facts import idle_text, left_text, marks_of, say_archived, say_percepts, say_stale, say_told
-from orchestrator.cli.memory import learned, say_learned
+from orchestrator.cli.memory import say_learned
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.errors import ConfigError, UsageError
+from orchestrator.facts import Told as Telling
+from orchestrator.facts import learned
 from orchestrator.percepts import Percept, Stale
 from orchestrator.settings.problems import did_you_mean, nearest
 

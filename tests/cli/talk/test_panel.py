@@ -15,6 +15,7 @@ import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orchestrator.cli.sessions import fresh_session
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
@@ -23,7 +24,6 @@ from prompt_toolkit.utils import get_cwidth
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.need import stated
-from orchestrator.cli.sessions import fresh_session
 from orchestrator.cli.talk.commands import Commands
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.cli.talk.panel import Panel, PanelScreen
