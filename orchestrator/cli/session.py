@@ -234,6 +234,7 @@ def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     kept = None if text is None else _keep(front, session, text)
     store.drop(session.id, end)
     front.wires.forget(session.id)
+    front.grants.forget_session(session.id)
     _done(front, session, f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""), as_json, export=kept)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -25,6 +26,7 @@ from orchestrator.quoting import clipped
 from orchestrator.repetition import asked_before
 from orchestrator.routing import Choice, Route, RouteFacts, Rules, Sensed, route
 from orchestrator.session import Brief, EarlierTurns, ExternalSession, Need, Role, Session, TurnLog, set_need
+from orchestrator.settings.problems import did_you_mean, nearest
 from orchestrator.standing import Standing, standing
 from orchestrator.tools import Tool
 
@@ -212,16 +214,28 @@ def _chosen(case: Case, memory: Memory, *, explain: bool) -> Chosen:
 def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], servers: ToolServers) -> Supplies:
     agent, role, workspace = case.agent, case.way.role, case.workspace
     tools = additions.hooks.tools(agent=agent.name, role=role, workspace=workspace) if case.takes_tools else Given()
-    offer = servers.offered(agent.name, room=_tool_room(agent), taken=[tool.schema.name for _, tool in tools.values]) if case.takes_tools else Offer()
+    ours = [tool for plugin, tool in tools.values if not tool.on_request or agent.asks_for(tool.schema.name, plugin.name)]
+    offer = servers.offered(agent.name, room=_tool_room(agent), taken=[tool.schema.name for tool in ours]) if case.takes_tools else Offer()
     contributed = additions.hooks.context(
         session=case.stand.session, turns=case.log, agent=agent.name, role=role, mode=case.mode, prompt=case.wish.prompt, workspace=workspace
     )
     return Supplies(
-        tools=(*(tool for _, tool in tools.values), *offer.tools),
+        tools=(*ours, *offer.tools),
         contributed=contributed.values,
         project_instructions="" if case.keeps_conversation else additions.project_instructions,
-        problems=(*problems, *tools.notices, *offer.problems, *contributed.notices),
+        problems=(*problems, *tools.notices, *_not_there(agent, tools), *offer.problems, *contributed.notices),
     )
+
+
+def _not_there(agent: Agent, tools: Given[Tool]) -> Iterator[str]:
+    """What its settings ask for and nobody has."""
+    if agent.extra_tools and not agent.takes_tools:
+        yield f"agents.{agent.name}.extra_tools has no effect: {agent.name!r} takes no tools of Escalera's"
+        return
+    known = {name for plugin, tool in tools.values for name in (plugin.name, tool.schema.name)}
+    for name in agent.extra_tools:
+        if name not in known:
+            yield f"agents.{agent.name}.extra_tools: no plugin has {name!r}{did_you_mean(nearest(name, known))}; `escalera plugins list` says what is installed"
 
 
 def _tool_room(agent: Agent) -> int | None:
