@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Literal, cast, get_args
 
 from orchestrator.commands import plain_words, started
@@ -65,7 +66,7 @@ def rule_of(text: str) -> Rule:
 
 
 def verdict(act: Act, rules: RuleSet, granted: Iterable[Rule] = ()) -> Verdict:
-    """What counts for an act; `granted` are rules that allow, beside those of the settings.
+    """What counts for an act; `granted` are rules that allow, beside those of the settings, and looked at last.
 
     A rule that forbids or asks is read generously, one that allows narrowly: where reading cannot tell, the human is asked.
     """
@@ -75,8 +76,10 @@ def verdict(act: Act, rules: RuleSet, granted: Iterable[Rule] = ()) -> Verdict:
     asking = _first(rules.ask, act, _concerns)
     if asking is not None:
         return Verdict("ask", asking)
-    allowing = _first((*rules.allow, *granted), act, covers)
-    return Verdict("allow", allowing) if allowing is not None or not act.asks else Verdict("ask")
+    if not act.asks:
+        return Verdict("allow")
+    allowing = _first(chain(rules.allow, granted), act, covers)
+    return Verdict("ask") if allowing is None else Verdict("allow", allowing)
 
 
 def covers(rule: Rule, act: Act) -> bool:
@@ -90,7 +93,7 @@ def covers(rule: Rule, act: Act) -> bool:
     return _covers_command(rule.pattern, act.what) if act.verb == "run" else _path_fits(rule.pattern, act.what, hidden=False)
 
 
-def _first(rules: Sequence[Rule], act: Act, fits: Callable[[Rule, Act], bool]) -> Rule | None:
+def _first(rules: Iterable[Rule], act: Act, fits: Callable[[Rule, Act], bool]) -> Rule | None:
     return next((rule for rule in rules if fits(rule, act)), None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -79,10 +79,11 @@ class Permits:
         full = os.path.normpath(os.path.join(self._shop.workspace, path))
         return any(full == folder or full.startswith(folder.rstrip(os.sep) + os.sep) for folder in self._shop.off_limits)
 
-    def _granted(self) -> Sequence[Rule]:
+    def _granted(self) -> Iterator[Rule]:
+        """Read anew each time, since another process may have taken one back; and only where it matters."""
         shop = self._shop
         ours = [grant for grant in shop.grants.list() if grant.counts(agent=shop.agent, workspace=shop.workspace, session=shop.session)]
-        return [rule for grant in ours if (rule := _readable(grant.rule)) is not None]
+        yield from (rule for grant in ours if (rule := _readable(grant.rule)) is not None)
 
     def _answer(self, act: Act, rule: Rule | None) -> Answer:
         message = well_formed(_message(act, rule, self._shop))
