@@ -57,7 +57,7 @@ def _page(name: str, lines: list[str], first: int, most: int, room: int) -> str:
     for line in lines[first - 1 : first - 1 + most]:
         if shown and len(line) > room:
             break
-        shown.append(line if len(line) <= room else f"{line[:room]}… ({len(line) - room:,} more characters in this line)\n")
+        shown.append(line if len(line) <= room else f"{line[:room]}… ({len(line.rstrip()) - room:,} more characters in this line)\n")
         room -= len(line)
         if room <= 0:
             break

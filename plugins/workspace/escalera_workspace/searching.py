@@ -52,6 +52,8 @@ class Search:
 
     def goes_on(self) -> bool:
         """Whether there is time and room for more; says in `ended_by` what there is not."""
+        if self.ended_by is not None:
+            return False
         if self.context.cancel.is_set():
             self.ended_by = "the turn was cancelled"
         elif len(self.found) >= MOST_FOUND:
@@ -91,7 +93,7 @@ def _compiled(wanted: str, *, literal: bool) -> regex.Pattern[str]:
 
 def _files(start: Place, search: Search) -> Generator[tuple[int, str, Place], None, None]:
     """Each plain file at or below a place, with a descriptor of its folder; no link is followed. Raises `OSError` for the place itself."""
-    if start.parts and not _is_folder(start):
+    if start.parts and _is_file(start):
         with folder(Place(start.root, start.parts[:-1])) as parent:
             yield parent, start.parts[-1], start
         return
@@ -113,9 +115,9 @@ def _files(start: Place, search: Search) -> Generator[tuple[int, str, Place], No
         waiting += [one for one in reversed(inner) if not is_of_the_system(one.root, os.path.join(one.root, *one.parts))]
 
 
-def _is_folder(place: Place) -> bool:
+def _is_file(place: Place) -> bool:
     with folder(Place(place.root, place.parts[:-1])) as parent:
-        return stat.S_ISDIR(os.stat(place.parts[-1], dir_fd=parent, follow_symlinks=False).st_mode)
+        return stat.S_ISREG(os.stat(place.parts[-1], dir_fd=parent, follow_symlinks=False).st_mode)
 
 
 def _kind(entry: os.DirEntry[str]) -> int:
