@@ -10,7 +10,6 @@ _WORD = r"""(?:[^\s\x00-\x1f'"\\;&|<>()`$]|'[^']*'|"[^"\\`$]*")+"""
 _PLAIN = re.compile(rf"[ \t]*{_WORD}(?:[ \t]+{_WORD})*[ \t]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 _BORDERS = re.compile(r"[;&|<>\n(){}`]")
-_AMOUNT = re.compile(r"[0-9.]+[smhd]?", re.ASCII)
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "eval"})
 _PREFIXES = frozenset({"sudo", "doas", "env", "nohup", "time", "timeout", "nice", "ionice", "setsid", "stdbuf", "exec", "command", "builtin", "xargs"})
@@ -37,16 +36,20 @@ def started(command: str) -> Iterator[tuple[str, ...]]:
 
 def _started(command: str, depth: int) -> Iterator[tuple[str, ...]]:
     for part in _BORDERS.split(command):
-        words = _without_prefixes(_words(part))
-        if not words:
-            continue
-        name = words[0].rpartition("/")[2]
-        yield (name, *words[1:])
-        for position, word in enumerate(words[1:], 1):
-            if depth and word in _RUNS_NEXT:
-                yield from _started(shlex.join(words[position + 1 :]), depth - 1)
-            elif depth and name in _SHELLS and any(map(str.isspace, word)):
-                yield from _started(word, depth - 1)
+        words, prefixed = _without_prefixes(_words(part))
+        # Behind `sudo -u root` it is not told which word is the program: any may be.
+        for start in range(len(words) if prefixed else min(1, len(words))):
+            yield from _program(words[start:], depth)
+
+
+def _program(words: Sequence[str], depth: int) -> Iterator[tuple[str, ...]]:
+    name = words[0].rpartition("/")[2]
+    yield (name, *words[1:])
+    for position, word in enumerate(words[1:], 1):
+        if depth and word in _RUNS_NEXT:
+            yield from _started(shlex.join(words[position + 1 :]), depth - 1)
+        elif depth and name in _SHELLS and any(map(str.isspace, word)):
+            yield from _started(word, depth - 1)
 
 
 def _words(part: str) -> list[str]:
@@ -59,14 +62,13 @@ def _words(part: str) -> list[str]:
 _NO_QUOTES = str.maketrans("", "", "'\"\\$")
 
 
-def _without_prefixes(words: Sequence[str]) -> Sequence[str]:
-    """From the program on that is really meant."""
-    after_prefix = False
+def _without_prefixes(words: Sequence[str]) -> tuple[Sequence[str], bool]:
+    """From the program on that is really meant, and whether one that starts another stood before it."""
+    prefixed = False
     while words:
         name = words[0].rpartition("/")[2]
-        of_prefix = after_prefix and (words[0].startswith("-") or _AMOUNT.fullmatch(words[0]) is not None)
-        if not (name in _PREFIXES or name in _RESERVED or _ASSIGNMENT.match(words[0]) or of_prefix):
+        if name not in _PREFIXES and name not in _RESERVED and not _ASSIGNMENT.match(words[0]):
             break
-        after_prefix = after_prefix or name in _PREFIXES
+        prefixed = prefixed or name in _PREFIXES
         words = words[1:]
-    return words
+    return words, prefixed
