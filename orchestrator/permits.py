@@ -102,7 +102,7 @@ class Permits:
         raise ToolFailed(_why_not(answer))
 
     def _keep(self, content: Mapping[str, Any], act: Act) -> None:  # any: what a form may hold
-        shop, pattern = self._shop, str(content.get("pattern") or "").strip() or act.pattern
+        shop, pattern = self._shop, str(content.get("pattern") or act.pattern)
         rule, for_session = Rule(act.verb, pattern, act.beyond), content["decision"] == "session"
         grant = Grant(shop.new_id(), shop.agent, shop.workspace, str(rule), shop.session if for_session else None, format_time(shop.now()))
         try:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.tools import Tool, ToolContext, ToolFailed
+from orchestrator.tools import ToolFailed
 
 Arguments = Mapping[str, Any]
 """As the model wrote them: any JSON."""
-
-__all__ = ["Arguments", "Tool", "ToolContext", "text", "truth", "whole"]
 
 
 def text(arguments: Arguments, name: str, default: str | None = None) -> str:

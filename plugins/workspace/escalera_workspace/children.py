@@ -88,7 +88,7 @@ def run_bounded(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], se
 def _followed(child: subprocess.Popen[bytes], output: _Output, until: float, cancel: Cancel) -> Ending:
     """Read what it prints, until it has ended or must."""
     silent = False
-    while child.poll() is None:
+    while not _has_ended(child):
         if cancel.is_set():
             return "cancel"
         if time.monotonic() >= until:
@@ -100,6 +100,13 @@ def _followed(child: subprocess.Popen[bytes], output: _Output, until: float, can
         else:
             silent = not _read(child, output, _POLL)
     return "itself"
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether it has; without letting go of its number, which would then be anybody's while its group is being ended."""
+    if not hasattr(os, "waitid"):  # macOS, with older versions of Python
+        return child.poll() is not None
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _read(child: subprocess.Popen[bytes], output: _Output, wait: float) -> bool:

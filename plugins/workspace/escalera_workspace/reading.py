@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import stat
 
-from escalera_workspace.arguments import Arguments, Tool, ToolContext, text, whole
+from escalera_workspace.arguments import Arguments, text, whole
 from escalera_workspace.places import Content, Place, decoded, entries, failing, folder, lines_of, place_of, read, visible
 from orchestrator.providers import ToolSchema
-from orchestrator.tools import Act, ToolFailed
+from orchestrator.tools import Act, Tool, ToolContext, ToolFailed
 
 PAGE = 8000
 """Characters of a page where the agent's results have no limit of their own."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 
-from escalera_workspace.arguments import Arguments, Tool, ToolContext, text, truth, whole
+from escalera_workspace.arguments import Arguments, text, truth, whole
 from escalera_workspace.children import FLOOD, Run, run_bounded
 from escalera_workspace.places import place_of
 from escalera_workspace.sandbox import SHELL, Sandbox, sandbox_of, was_begun
 from orchestrator.providers import SESSION_MARK, ToolSchema
-from orchestrator.tools import Act, Beyond, ToolFailed
+from orchestrator.tools import Act, Beyond, Tool, ToolContext, ToolFailed
 
 SECONDS, MOST_SECONDS = 120, 600
 MAX_COMMAND = 20_000

@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 
 import regex
 
-from escalera_workspace.arguments import Arguments, Tool, ToolContext, text, truth
+from escalera_workspace.arguments import Arguments, text, truth
 from escalera_workspace.places import Place, decoded, entries, failing, folder, is_of_the_system, place_of, read_in, visible
 from escalera_workspace.reading import may_read
 from orchestrator.providers import ToolSchema
-from orchestrator.tools import ToolFailed
+from orchestrator.tools import Tool, ToolContext, ToolFailed
 
 SECONDS = 10.0
 MOST_FOUND = 200

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from escalera_workspace.arguments import Arguments, Tool, ToolContext, text, truth
+from escalera_workspace.arguments import Arguments, text, truth
 from escalera_workspace.changes import difference, tally
 from escalera_workspace.places import Content, Place, place_of, read, replace
 from escalera_workspace.reading import may_read
 from orchestrator.providers import ToolSchema
-from orchestrator.tools import Act, ToolFailed
+from orchestrator.tools import Act, Tool, ToolContext, ToolFailed
 
 MAX_TEXT = 1024 * 1024
 """Bytes that are written at once."""
