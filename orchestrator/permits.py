@@ -29,7 +29,7 @@ _REFUSALS = {
     "asker": "The question was withdrawn before it was answered.",
     "refused": "The user could not be asked, since the question cannot be put as it is. Do it in smaller or simpler steps.",
 }
-_DOING = {"read": "read", "write": "write to", "run": "run a command"}
+_DOING = {"read": "read a file", "write": "write a file", "run": "run a command"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _message(act: Act, rule: Rule | None, shop: Workshop) -> str:
 def _schema(act: Act, rule: Rule | None, shop: Workshop) -> dict[str, Any]:
     once, no = ("once", "yes, this once"), ("no", "no")
     where = f"for {shop.agent!r} in {shop.workspace}"
-    kept = [("session", f"yes, and the pattern in this session {where}"), ("always", f"yes, and the pattern always {where}")]
+    kept = [("session", f"yes, and what fits the pattern in this session, {where}"), ("always", f"yes, and what fits the pattern always, {where}")]
     choices = [once, *(kept if rule is None else ()), no]
     fields: dict[str, Any] = {
         "decision": {"type": "string", "title": "Your decision", "oneOf": [{"const": value, "title": one_line(words, 400)} for value, words in choices]},

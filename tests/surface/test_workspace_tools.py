@@ -55,7 +55,7 @@ def test_a_model_writes_and_runs_once_the_user_has_answered_from_another_process
         identity = question_of(process)
         assert not (shell.cwd / "hello.sh").exists()
         shown, answered = shell.each(("questions", "show", identity), ("questions", "answer", identity, "--accept", "decision=once"))
-        assert "'local' wants to write to" in shown.stdout
+        assert "'local' wants to write a file in" in shown.stdout
         assert "    +echo hello\n" in shown.stdout
         assert answered.returncode == 0
         assert shell.run("questions", "answer", question_of(process), "--accept", "decision=always", "pattern==sh hello.sh").returncode == 0
