@@ -61,7 +61,8 @@ class Permits:
         with self._lock:  # so that what one answer allows is not asked again by the next call
             found = self._verdict(act)
             if found.effect == "deny":
-                raise ToolFailed(f"a rule of the user forbids this{'' if found.rule is None else f': {found.rule}'}. Do not look for a way around it.")
+                why = "this is Escalera's own, which no tool touches" if found.rule is None else f"a rule of the user forbids this: {found.rule}"
+                raise ToolFailed(f"{why}. Do not look for a way around it.")
             if found.effect == "ask":
                 self._take(self._answer(act, found.rule), act)
 
@@ -93,9 +94,10 @@ class Permits:
 
     def _take(self, answer: Answer, act: Act) -> None:
         """Raise for a no; keep what was allowed for longer than this once."""
-        if answer.action == "accept" and answer.content.get("decision") != "no":
-            if answer.content.get("decision") in ("session", "always"):
-                self._keep(answer.content, act)
+        decision = answer.content.get("decision") if answer.action == "accept" else None
+        if decision in ("session", "always"):
+            self._keep(answer.content, act)
+        if decision in ("once", "session", "always"):
             return
         if answer.by in ("expiry", "asker"):
             self._shop.tell(f"not done, since the question was not answered: {act.verb} {one_line(act.what, 200)}")

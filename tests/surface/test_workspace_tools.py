@@ -107,8 +107,13 @@ def test_only_an_agent_whose_settings_name_them_is_offered_them_and_no_cloned_re
     (shell.cwd / "escalera.toml").write_text('[agents.local]\nextra_tools = ["workspace"]\n[permissions]\nallow = ["run", "write"]\n')
     with local_model(shell, more=""):
         plan = ("plan", "--json", "go")
-        before, _, trusted, after, listed = shell.each(
-            plan, ("trust",), ("trust", "--yes"), plan, ("--set", 'agents.local.extra_tools=["workspce"]', "plan", "--json", "go")
+        before, _, trusted, after, listed, toolless = shell.each(
+            plan,
+            ("trust",),
+            ("trust", "--yes"),
+            plan,
+            ("--set", 'agents.local.extra_tools=["workspce"]', *plan),
+            ("--set", "limits.max_tool_iterations=0", *plan),
         )
 
     assert offered(json.loads(before.stdout)["delivery"]["body"]) == set()
@@ -119,6 +124,7 @@ def test_only_an_agent_whose_settings_name_them_is_offered_them_and_no_cloned_re
     assert offered(json.loads(after.stdout)["delivery"]["body"]) == TOOLS
     assert offered(json.loads(listed.stdout)["delivery"]["body"]) == set()
     assert "no plugin has 'workspce'; did you mean `workspace`?" in listed.stdout
+    assert "agents.local.extra_tools has no effect: 'local' takes no tools" in toolless.stdout
 
 
 def test_rules_of_the_settings_need_no_question_or_allow_none(shell: Shell) -> None:

@@ -9,7 +9,7 @@ from escalera_workspace.places import lines_of
 
 AROUND = 3
 """Lines that are shown before and after."""
-_MOST_PAIRS = 250_000
+_MOST_PAIRS = 40_000
 """Lines that go times lines that come, up to which it is worth finding out what stays between them."""
 
 Block = tuple[int, int, int, int]
