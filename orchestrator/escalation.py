@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from orchestrator.classifier import classify
 from orchestrator.clock import Clock
@@ -34,7 +35,7 @@ from orchestrator.session import EarlierTurns, Outcome, Role, Session, Turn, Tur
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
-from orchestrator.tools import Tool
+from orchestrator.tools import Bench, Tool
 from orchestrator.wires import Recording, Wires
 
 
@@ -59,6 +60,8 @@ class Workplace:
     """Where what goes over the wire is kept; `None` for nowhere."""
     upkeep: Upkeep = USUAL
     renewals: Renewals = field(default_factory=Renewals)
+    bench: Callable[[str, str, Callable[[str], None]], Bench] = lambda *_: Bench()
+    """What tools work with, for an agent in a session, and what gives the user a notice."""
 
 
 Revise = Callable[[Plan], str]
@@ -166,8 +169,9 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     recorder = Recorder(place.store, claim, turn.index, cancel)
     recording = Recording()
     ask = _asking(ask, turn, claim.session)
-    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id, wire=recording)
     heard, answered = Heard(), Answered()
+    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id, wire=recording)
+    desk = replace(desk, bench=place.bench(turn.agent, claim.session, partial(desk.notice, answered)))
     for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
         desk.notice(answered, problem)
     began = place.clock.monotonic()

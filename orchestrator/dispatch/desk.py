@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from orchestrator.clock import Clock
 from orchestrator.messages import Part, Usage
 from orchestrator.providers import NO_WIRE, Ask, Cancel, Wire
+from orchestrator.tools import Bench
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Desk:
     """Called with each finished step, in order, before the next one begins."""
     new_id: Callable[[], str]
     wire: Wire = NO_WIRE
+    bench: Bench = field(default_factory=Bench)
+    """What tools work with."""
 
     def notice(self, answered: Answered, text: str) -> None:
         """Tell it at once, and keep it for the turn document."""

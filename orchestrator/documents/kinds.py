@@ -16,6 +16,7 @@ from orchestrator.lifetimes import Lifetime
 from orchestrator.messages import CostSource
 from orchestrator.modes import Mode
 from orchestrator.percepts import EdgeKind
+from orchestrator.permissions import Effect
 from orchestrator.providers import CheckStatus
 from orchestrator.questions import QuestionState
 from orchestrator.session import NeedSource, NeedStatus, Outcome, Role, State
@@ -811,6 +812,34 @@ class WaitingDocument(TypedDict):
     """When the token expires; each answer brings a new one."""
 
 
+# -- permissions ---------------------------------------------------------------------------------
+
+
+class PermissionObject(TypedDict):
+    """One rule on what tools may do: of the settings, or allowed when a tool asked."""
+
+    id: str | None
+    """Null for a rule of the settings, which is changed there."""
+    effect: Effect
+    rule: Stated
+    agent: str | None
+    """Null where it counts for every agent."""
+    workspace: str | None
+    """Null where it counts in every workspace."""
+    session: str | None
+    """Null where it counts in every session."""
+    source: Stated
+    """`asked`, or the source of the setting: `file:PATH`, `env:NAME`, `flag`."""
+    created: Moment | None
+
+
+class PermissionsDocument(TypedDict):
+    """`permissions list --json`, what goes before first; `permissions revoke --json` has those that were taken back."""
+
+    format: Literal["escalera.permissions/1"]
+    permissions: list[PermissionObject]
+
+
 # -- background tasks ----------------------------------------------------------------------------
 
 
@@ -1116,6 +1145,7 @@ Document = (
     | PerceptDocument
     | QuestionsDocument
     | QuestionDocument
+    | PermissionsDocument
     | TasksDocument
     | TaskDocument
     | WhyDocument

@@ -20,6 +20,7 @@ import pytest
 from orchestrator.cli.app import root
 from orchestrator.cli.notify import notification
 from orchestrator.documents.schemas import schemas
+from orchestrator.settings.grants import Grant, GrantStore
 from orchestrator.testing.openai_server import OpenAIServer, chunk, json_reply, reply, sse
 
 from .conftest import Shell
@@ -146,6 +147,11 @@ def _questions(run: Run) -> None:
     run("questions show", "no-such-question", code=3)
     process.communicate()
     run("questions list", "--all")
+    GrantStore(run.shell.home / "state" / "permissions.json").add(Grant("g1", "local", str(run.shell.cwd), "run(make *)", None, "2026-01-01T00:00:00Z"))
+    run("permissions list")
+    run("permissions revoke", "--all")
+    run("permissions list")
+    run("permissions revoke", "gone", code=3)
 
 
 def _tasks(run: Run, server: OpenAIServer) -> None:
