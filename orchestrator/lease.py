@@ -116,4 +116,3 @@ def _claimed(store: Store, session: str, owner: str, *, clock: Clock, wait: floa
                 hint="try again when its turn has ended, wait longer with --session-wait, or work in another session with --new",
             )
         clock.sleep(POLL_EVERY, cancel.event)
-
