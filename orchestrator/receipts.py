@@ -218,12 +218,12 @@ _ALWAYS = (Limits, Rules)
 def _object(value: Any) -> Json:  # any: a dataclass of ours
     """Its fields but for those that are empty by default, and are so here."""
     always = isinstance(value, _ALWAYS)
-    given = ((name, getattr(value, name), default) for name, default in _fields(type(value)))
+    given = ((name, getattr(value, name), default) for name, default in _fields(type(value)))  # type: ignore[arg-type]  # mypy takes no class for a key
     return {name: _json(part) for name, part, default in given if always or not (part is default and part in (None, False, "", ()))}
 
 
 @cache
-def _fields(kind: Any) -> tuple[tuple[str, object], ...]:  # any: a dataclass, which mypy takes for no key of a cache
+def _fields(kind: type[Any]) -> tuple[tuple[str, object], ...]:
     """Name and default of each field of a dataclass."""
     return tuple((item.name, item.default) for item in fields(kind))
 
