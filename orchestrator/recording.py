@@ -112,8 +112,8 @@ class Report:
 def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[], str], receipt: Receipt | None) -> Report:
     """The turn's end, the session's header and what was learned, stored as one; an answer that cannot be stored is still given.
 
-    `receipt` takes the place of the one that the turn was opened with, where it was decided anew since. The error is what ended the turn,
-    or else why it is not stored; a lost lease goes before the cancel that it caused.
+    `receipt` takes the place of the one that the turn was opened with, where it was decided anew since. The error is what ended the
+    turn, or else why it is not stored; a lost lease goes before the cancel that it caused.
     """
     if ended.error is not None and ended.answered.unfinished.strip():
         partial = Text(ended.answered.unfinished, extra={"partial": True})
