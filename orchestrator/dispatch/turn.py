@@ -66,7 +66,7 @@ def run_turn(
     while True:
         attempts = _attempts(request, limits)
         call = _Call(role, nonce, heard, desk, answered, deadline)
-        sending = _Sending(call, provider, request, calls, desk.new_id, limits.retry_attempts)
+        sending = _Sending(call, provider, request, calls, desk.new_id, limits)
         with_retries(
             sending.send,
             may_retry=call.nothing_emitted,
@@ -99,9 +99,9 @@ def run_turn(
 class _Sending:
     """One call, sent again with another request where the refused one can be mended, and in another conversation where it began one."""
 
-    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests, new_id: Callable[[], str], most: int) -> None:
+    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests, new_id: Callable[[], str], limits: Limits) -> None:
         self._call, self._provider, self._request, self._requests, self._new_id = call, provider, request, requests, new_id
-        self._left = most
+        self._left, self._longest_wait = limits.retry_attempts, limits.retry_max_wait
         self._mending: str | None = None
         self._sent = False
 
@@ -129,7 +129,7 @@ class _Sending:
             if self._sent:
                 conversation = replace(conversation, id=self._new_id())
             self._call.conversation_begins(conversation.id)
-        self._request = replace(self._request, conversation=conversation, retries_left=max(0, self._left))
+        self._request = replace(self._request, conversation=conversation, retries_left=max(0, self._left), longest_wait=self._longest_wait)
         self._sent = True
 
 
