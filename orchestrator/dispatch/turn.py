@@ -285,9 +285,19 @@ class _Call:
         """Whatever ended the call: usage counts once a call, and text that never became final is kept apart."""
         self._show_text(self._display.finish()[0])
         self._answered.unfinished, self._shown = "".join(self._shown) or self._unseen(error), []
+        self._tell_if_incomplete(failed=error is not None)
         if self._usage is not None:
             self._answered.usage = _added(self._answered.usage or Usage(), _weighed(self._usage, request))
             self._usage = None
+
+    def _tell_if_incomplete(self, *, failed: bool) -> None:
+        """A sum over the calls of a turn says less than it seems to where one of them did not report what another did."""
+        if failed and not self._emitted and self._usage is None:
+            return  # refused: there was nothing to count
+        answered = self._answered
+        answered.counted.append(_reported(self._usage))
+        if any(counted != answered.counted[0] for counted in answered.counted):
+            self.notice("the usage that is shown is not all of this turn's: not every call reported its tokens and cost")
 
     def _unseen(self, error: EscaleraError | None) -> str:
         """What the provider says was there of an answer that it did not stream."""
@@ -338,6 +348,11 @@ def _weighed(usage: Usage, request: Request) -> Usage:
     """With the size of what these tokens were reported for; an agent's own conversation has more in it than was sent."""
     counted = usage.input_tokens is not None and request.conversation is None
     return replace(usage, sent_chars=measure_request(request) if counted else None, sent_tokens_estimate=estimate_request_tokens(request) if counted else None)
+
+
+def _reported(usage: Usage | None) -> frozenset[str]:
+    """Which of the figures that every call has were reported."""
+    return frozenset(name for name in ("input_tokens", "output_tokens", "cost_usd") if getattr(usage, name, None) is not None)
 
 
 def _added(before: Usage, now: Usage) -> Usage:

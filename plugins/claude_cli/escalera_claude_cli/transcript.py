@@ -44,6 +44,9 @@ before its first event is opened three times, whatever the environment bounds, a
 REPEATED = re.compile(r"repeated 529", re.IGNORECASE)
 """Words of the third overload in a row, and of a fourth on the second way, some of them announced and some not."""
 
+_UNSAID = object()
+"""In the place of what older versions do not tell."""
+
 PASSING_TOOLS = frozenset({"Bash", "Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "WebFetch", "WebSearch", "TodoWrite", "AskUserQuestion"})
 """Tools that change nothing in the process itself. Others start agents in the background, leave plan mode, go to another folder, set timers."""
 
@@ -73,6 +76,8 @@ class Stream:
     text: str = ""
     """Shown, and not yet in an `assistant` event."""
     shown: bool = False
+    begun: bool = False
+    """Whether it began as one does."""
     reasoned: bool = False
     """Whether it named why it ends; from then on nothing is missing but its last event."""
     counted: bool = False
@@ -123,6 +128,8 @@ class Transcript:
         """What the last of them ends with: all of it, or the part behind a cut."""
         self._draft: Draft | None = None
         self._stream: Stream | None = None
+        self._reason: str | None = None
+        """Why the last answer stopped that said so."""
         self._answer_ended = False
         """Whether an answer ended, and nothing yet that is a reason to send another request."""
 
@@ -135,8 +142,9 @@ class Transcript:
 
     @property
     def broke_off(self) -> bool:
-        """Whether the last answer's stream is still open, and has not even said why it ends."""
-        return self._stream is not None and not self._stream.reasoned
+        """Whether the last answer has no end: its stream is open, and nobody said why it would end – the result has at most the reason of an earlier one."""
+        reason = _mapping(self.result).get("stop_reason", _UNSAID)
+        return self._stream is not None and self._stream.begun and not self._stream.reasoned and (reason is None or reason == self._reason)
 
     def take(self, item: Line | Noise | Skipped) -> Iterator[Event]:
         """The events that a line amounts to; unknown ones amount to none."""
@@ -205,7 +213,7 @@ class Transcript:
             case "message_start":
                 self._count_unreasoned()
                 yield from self._withdraw()
-                self._stream = Stream(_message_id(_mapping(event.get("message"))))
+                self._stream = Stream(_message_id(_mapping(event.get("message"))), begun=True)
                 self.streamed = True
             case "content_block_start":
                 self.emitted = self.emitted or _string(_mapping(event.get("content_block")).get("type")) not in ("", "text", "thinking")
@@ -223,10 +231,15 @@ class Transcript:
                 pass
 
     def _take_reason(self, reason: object) -> None:
-        if self._stream:
-            self._stream.reasoned = isinstance(reason, str)
+        self._end_for(reason)
         if self._draft:
             self._draft.cut = reason in CUT
+
+    def _end_for(self, reason: object) -> None:
+        if isinstance(reason, str):
+            self._reason = reason
+            if self._stream:
+                self._stream.reasoned = True
 
     def _take_delta(self, delta: Mapping[str, Any]) -> Iterator[Event]:
         stream = self._stream = self._stream or Stream(None)
@@ -249,6 +262,7 @@ class Transcript:
         identity = _message_id(message)
         if self._stream and self._stream.id and identity and self._stream.id != identity:
             yield from self._withdraw()
+        self._end_for(message.get("stop_reason"))  # while it is streamed, its blocks come without
         if self._draft and self._draft.cut:
             self._draft.goes_on_as(identity)
         elif self._draft is None or self._draft.id != identity:

@@ -27,6 +27,7 @@ from orchestrator.errors import (
     Unavailable,
 )
 from orchestrator.providers import Finished
+from orchestrator.retry_after import wait_in_words
 
 LOGIN_HINT = "run `claude` and log in with /login, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN"
 
@@ -138,7 +139,7 @@ def judge(transcript: Transcript, ending: Ending) -> Finished:
     stop_reason = result.get("stop_reason")
     if result.get("is_error") is not False or str(result.get("subtype")).startswith("error"):
         raise _failed(transcript, ending)
-    if transcript.broke_off and not isinstance(stop_reason, str) and "stop_reason" in result:
+    if transcript.broke_off:
         raise Incomplete("the answer broke off before its end", agent=ending.agent, partial=transcript.partial, hint="try again")
     if stop_reason == "refusal":
         raise Blocked("the model refused to answer", agent=ending.agent, partial=transcript.partial)
@@ -161,7 +162,7 @@ def refused_wait(line: Line, transcript: Transcript, *, longest: float | None, a
     kind = _by_status(_status(line.get("error_status"), ""), None, own_error=own_error, resumed=False) or _by_own_error(own_error, None) or "unavailable"
     row = next(row for row in TABLE if row.kind == kind)
     cause = told_cause(line)
-    if kind in ("auth", "model") and not renews_login:
+    if kind == "model" or (kind == "auth" and not renews_login):
         return row.error(f"the request was refused: {cause}", hint=row.hint, agent=agent, partial=transcript.partial)
     wait = announced_wait(line)
     if longest is None or wait <= longest:
@@ -243,7 +244,8 @@ def _empty(transcript: Transcript, ending: Ending) -> EmptyAnswer:
 def _error(kind: Kind, text: str, transcript: Transcript, ending: Ending) -> ProviderError:
     agent, partial = ending.agent, transcript.partial
     if kind == "rate":
-        return RateLimited(text, retry_after=seconds_until_reset(text, transcript.rejected_until, ending.now), agent=agent, partial=partial)
+        wait = seconds_until_reset(text, transcript.rejected_until, ending.now)
+        return RateLimited(text, retry_after=wait_in_words(text) if wait is None else wait, agent=agent, partial=partial)
     if kind == "overflow":
         return _overflow(text, ending, partial)
     if kind == "lost":
