@@ -36,12 +36,6 @@ def parsed(pieces: list[bytes]) -> list[tuple[str, str]]:
     return [(event.name, event.data) for event in (*events, *parser.close())]
 
 
-@given(
-    st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1).filter(str.strip), max_size=5),
-    st.lists(st.integers(0, 10**6), max_size=20),
-    st.sampled_from(["\n", "\r", "\r\n"]),
-    st.booleans(),
-)
 @pytest.mark.parametrize(
     ("lines", "events"),
     [
@@ -57,6 +51,12 @@ def test_an_event_whose_blank_line_is_missing_ends_where_another_begins(lines: s
         assert parsed([lines.encode()[start : start + size] for start in range(0, len(lines), size)]) == [("", event) for event in events]
 
 
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1).filter(str.strip), max_size=5),
+    st.lists(st.integers(0, 10**6), max_size=20),
+    st.sampled_from(["\n", "\r", "\r\n"]),
+    st.booleans(),
+)
 def test_events_are_the_same_wherever_the_bytes_are_cut(texts: list[str], points: list[int], end: str, bom: bool) -> None:
     stream = ("\ufeff" if bom else "") + "".join(f": life{end}data: {text}{end}{end}" for text in texts)
     assert parsed(cut(stream.encode(), points)) == [("", text) for text in texts]
