@@ -127,6 +127,8 @@ class Request:
     timeouts: Timeouts = Timeouts()
     retries_left: int | None = None
     """How often a program that sends again by itself may do so; `ProviderError.own_retries` then says how often it did. `None` where nobody counts."""
+    longest_wait: float | None = None
+    """Seconds that such a program may wait before it sends again; it ends at once where more are named, with `retry_after` in its error. `None`: any."""
     wire: Wire = field(default=NO_WIRE, compare=False, repr=False)
     """To be told what goes over the wire."""
 

@@ -31,6 +31,8 @@ class Answered:
 
     steps: list[Part] = field(default_factory=list)
     usage: Usage | None = None
+    counted: list[frozenset[str]] = field(default_factory=list)
+    """Which figures each call reported."""
     external_session: str | None = None
     model_served: str | None = None
     notices: list[str] = field(default_factory=list)

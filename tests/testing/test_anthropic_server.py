@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Hang, Say
+from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Foreign, Hang, Say
 
 
 def post(server: AnthropicServer, path: str = "/v1/messages", **body: object) -> bytes:
@@ -107,3 +107,16 @@ def test_close_lets_go_of_what_hangs():
     client.join(10)
 
     assert not client.is_alive()
+
+
+def test_broken_stream_may_have_a_whole_block_before():
+    with AnthropicServer([Break("half", whole="all of it")]) as server:
+        told = events(post(server, stream=True))
+
+    assert [event["index"] for event in told if event["type"] == "content_block_stop"] == [0]
+    assert (told[-1]["type"], told[-1]["index"]) == ("content_block_delta", 1)
+
+
+def test_foreign_answer_is_sent_as_it_is():
+    with AnthropicServer([Foreign("<html>log in</html>")]) as server:
+        assert post(server, stream=True) == b"<html>log in</html>"
