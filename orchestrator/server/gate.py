@@ -28,9 +28,7 @@ class Gate:
     A page of another origin is refused by its `Origin`, and one whose name was made to lead here (DNS rebinding) by its `Host`.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, token: str, hosts: Collection[str], body_max: int, idleness: Idleness, crashed: Callable[[Exception], object]
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str], body_max: int, idleness: Idleness, crashed: Callable[[Exception], object]) -> None:
         """`crashed` is told of a fault of ours, which the client is told of without its words."""
         self._app, self._token, self._body_max, self._idleness, self._crashed = app, token.encode(), body_max, idleness, crashed
         self._hosts = {name.lower() for name in (*_LOOPBACK, *hosts)}

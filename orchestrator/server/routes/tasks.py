@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from orchestrator.background import start_task
 from orchestrator.continuing import due_questions, with_answers
-from orchestrator.documents.kinds import TaskDocument, TasksDocument, TurnDocument
 from orchestrator.documents.task import task_document, task_object
 from orchestrator.errors import NotFound, StoreError, TaskEnded, TaskRuns
 from orchestrator.questions import StoredQuestion
 from orchestrator.server.bodies import TaskBody
+from orchestrator.server.openapi import gives
 from orchestrator.server.problems import json_response
 from orchestrator.server.service import Service
 from orchestrator.tasks import StoredTask
@@ -22,13 +22,13 @@ from orchestrator.tasks import StoredTask
 def task_routes(service: Service) -> APIRouter:
     router, premises, store = APIRouter(tags=["tasks"]), service.premises, service.store
 
-    @router.get("/v1/tasks", response_model=TasksDocument)
+    @router.get("/v1/tasks", openapi_extra=gives("TasksDocument"))
     def list_tasks() -> Response:
         """All whose results have not expired, oldest first."""
         now = store.now()
         return json_response({"format": "escalera.tasks/1", "tasks": [task_object(task, now) for task in store.tasks()]})
 
-    @router.post("/v1/tasks", status_code=202, response_model=TaskDocument)
+    @router.post("/v1/tasks", status_code=202, openapi_extra=gives("TaskDocument", 202))
     def begin_task(body: TaskBody) -> Response:
         """Take a turn in a process of its own, which goes on when this server ends."""
         session = store.find(body.session, premises.workspace)
@@ -42,12 +42,12 @@ def task_routes(service: Service) -> APIRouter:
         task = start_task(there, store, session, wish, timeout=body.seconds, wait_questions=body.wait_questions, due=identities)
         return json_response(task_document(task, store.now()), 202, headers={"location": f"/v1/tasks/{task.id}"})
 
-    @router.get("/v1/tasks/{identity}", response_model=TaskDocument)
+    @router.get("/v1/tasks/{identity}", openapi_extra=gives("TaskDocument"))
     def show_task(identity: str) -> Response:
         """How it stands; its result is kept for longer by that, up to its ceiling."""
         return json_response(task_document(read(identity), store.now()))
 
-    @router.get("/v1/tasks/{identity}/result", response_model=TurnDocument)
+    @router.get("/v1/tasks/{identity}/result", openapi_extra=gives("TurnDocument"))
     def task_result(identity: str) -> Response:
         """What it came to: the turn document."""
         task = peeked(identity)
@@ -58,7 +58,7 @@ def task_routes(service: Service) -> APIRouter:
             raise TaskEnded(f"task {task.id[:8]} was {task.state.value}: it has no result", hint="its turn reads as interrupted; ask again")
         return json_response(dict(task.result))
 
-    @router.post("/v1/tasks/{identity}/cancel", response_model=TaskDocument)
+    @router.post("/v1/tasks/{identity}/cancel", openapi_extra=gives("TaskDocument"))
     def cancel_task(identity: str) -> Response:
         """Ask it to end; its turn is kept as cancelled."""
         task = peeked(identity)
