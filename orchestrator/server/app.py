@@ -57,7 +57,7 @@ def create_app(
     app = FastAPI(title="Escalera", version=__version__, docs_url=None, redoc_url=None, lifespan=_lifespan)
     app.state.service = service
     for routes in (session_routes, need_routes, turn_routes, memory_routes, question_routes, task_routes, setting_routes, openai_routes):
-        app.include_router(routes(service))
+        routes(app, service)
     _explain_errors(app)
     app.openapi = lambda: document_of(app)  # type: ignore[method-assign]  # the way that FastAPI documents
     value = premises.settings.value

@@ -29,6 +29,9 @@ def document_of(app: FastAPI) -> Document:
 
 
 def _completed(document: Document) -> Document:
+    for path, operations_of in document["paths"].items():
+        for operation in operations_of.values():
+            operation["tags"] = [path.split("/")[2]]
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     given: list[dict[str, str]] = [operation.pop(_GIVES, {}) for operation in operations]
     names = sorted({"ProblemDocument"}.union(*(documents.values() for documents in given)))

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from orchestrator.crew import Crew
+from orchestrator.messages import Text
 from orchestrator.premises import Premises
-from orchestrator.providers import Answer, Cancel, Capabilities, Question
+from orchestrator.providers import Capabilities, Question, Request
 from orchestrator.questions import StoredQuestion
 from orchestrator.server import create_app
 from orchestrator.server.connections import BoundedProtocol
@@ -29,10 +30,10 @@ from orchestrator.server.running import Server
 from orchestrator.server.service import Service
 from orchestrator.session import Session
 from orchestrator.sessions import fresh_session
-from orchestrator.testing.fake_provider import FakeProvider, fake_kind, says
+from orchestrator.testing.fake_provider import FakeProvider, fake_kind
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
-TOKEN = "a-token-that-only-tests-know"
+TOKEN = "a-token-that-only-tests-know"  # noqa: S105  # of no server but theirs
 CONFIG = """
 primary = "local"
 escalation = "strong"
@@ -50,13 +51,15 @@ class HandClock:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.unused = 0.0
+        """Monotonic seconds more, of which the wall clock knows nothing: leases and questions do not grow old by them."""
         self._began = time.monotonic()
 
     def now(self) -> datetime:
         return START + timedelta(seconds=self.seconds)
 
     def monotonic(self) -> float:
-        return self.seconds + time.monotonic() - self._began
+        return self.seconds + self.unused + time.monotonic() - self._began
 
     def sleep(self, _seconds: float, wake: threading.Event | None = None) -> None:
         (wake or threading.Event()).wait(0.005)
@@ -66,6 +69,11 @@ class Stage(Premises):
     """Premises whose agents follow scripts."""
 
     agents: Mapping[str, FakeProvider]
+
+    def _again(self, cwd: Path) -> Stage:
+        other = super()._again(cwd)
+        other.agents = self.agents
+        return other
 
     def crew(self, workspace: str, **options: Any) -> Crew:
         options.pop("settings", None)
@@ -118,8 +126,6 @@ class Home:
 
     def ask_question(self, question: Question = YES, session: Session | None = None) -> StoredQuestion:
         """An open question, as an agent of another process put it."""
-        from dataclasses import replace
-
         return self.service.broker.open(replace(question, session=(session or self.begin()).id, turn=0, agent="strong"))
 
     def request(self, method: str, path: str, document: Any = None, *, headers: Mapping[str, str] | None = None, **more: Any) -> httpx.Response:
@@ -142,7 +148,7 @@ class Home:
         """The address of the server, which runs until the block ends."""
         listening = socket.create_server(("127.0.0.1", 0))
         ready = threading.Event()
-        config = uvicorn.Config(self.app, http=BoundedProtocol, ws="none", lifespan="on", log_level="error", log_config=None, timeout_graceful_shutdown=5)
+        config = uvicorn.Config(self.app, http=BoundedProtocol, ws="none", lifespan="on", log_level="critical", log_config=None, timeout_graceful_shutdown=5)
         server = Server(config, self.service, ready.set)
         thread = threading.Thread(target=server.run, args=([listening],), name="server")
         thread.start()
@@ -187,8 +193,6 @@ def kinds(lines: list[tuple[str | None, str | None, dict[str, Any]]]) -> list[st
     return [document["type"] for _, _, document in lines]
 
 
-def no_one(_question: Question) -> Answer:
-    return Answer("cancel", by="nobody")
-
-
-__all__ = ["START", "TOKEN", "TOOLS", "Cancel", "Home", "events", "kinds", "says"]
+def texts_sent(request: Request) -> list[str]:
+    """The text of every message of a call."""
+    return [part.text for message in request.messages for part in message.parts if isinstance(part, Text)]

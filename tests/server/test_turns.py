@@ -72,11 +72,12 @@ def test_what_keeps_a_turn_from_coming_to_be_is_a_problem(home: Home) -> None:
     assert home.get("/v1/sessions").json()["sessions"][0]["turns"] == 0
 
 
-@pytest.mark.parametrize("body", [{}, {"prompt": "  "}, {"prompt": "x", "timeout": "soon"}, {"prompt": "x", "timeout": "0s"}, {"prompt": "x", "colour": 1}, []])
-def test_a_body_that_cannot_be_used_is_refused(home: Home, body: Any) -> None:
-    response = home.request("POST", turns_of(home), body)
+def test_a_body_that_cannot_be_used_is_refused(home: Home) -> None:
+    path, asked = turns_of(home), {"prompt": "x"}
 
-    assert (response.status_code, response.headers["content-type"]) == (400, "application/problem+json")
+    for body in ({}, {"prompt": "  "}, {**asked, "timeout": "soon"}, {**asked, "timeout": "0s"}, {**asked, "colour": 1}, []):
+        response = home.request("POST", path, body)
+        assert (response.status_code, response.headers["content-type"]) == (400, "application/problem+json"), body
 
 
 def test_events_have_ids_names_and_the_lines_of_the_command_line(home: Home) -> None:
@@ -137,13 +138,13 @@ def test_a_dropped_stream_is_gone_on_with_and_no_event_is_lost_or_doubled(home: 
     assert seen[-1][1]["type"] == "turn"
 
 
-@pytest.mark.parametrize("last", ["nonsense", "1.2", "0.99", "0.", "0.-1", "0.1e3", "٣.٣"])
-def test_an_event_id_that_is_none_is_refused(home: Home, last: str) -> None:
+def test_an_event_id_that_is_none_is_refused(home: Home) -> None:
     home.local.will(says("Blue."))
     path = turns_of(home)
     home.post(path, {"prompt": "?"})
 
-    assert home.request("GET", f"{path}/0/events", headers={b"last-event-id": last.encode()}).status_code == 400  # type: ignore[dict-item]  # bytes go, too
+    for last in ("nonsense", "1.2", "0.99", "0.", "0.-1", "0.1e3", "²", "²." + "1", "9" * 5000):
+        assert home.get(f"{path}/0/events", headers={"last-event-id": last}).status_code == 400, last
 
 
 def test_events_are_held_for_a_while_and_then_the_turn_itself_is_there(home: Home) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header
+from fastapi import FastAPI, Header
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -30,10 +30,10 @@ from orchestrator.session import Session
 _EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "The events"}}
 
 
-def turn_routes(service: Service) -> APIRouter:
-    router, store, broker, premises = APIRouter(tags=["turns"]), service.store, service.broker, service.premises
+def turn_routes(app: FastAPI, service: Service) -> None:
+    store, broker, premises = service.store, service.broker, service.premises
 
-    @router.post("/v1/sessions/{ref}/turns", openapi_extra=gives("TurnDocument", waits=True))
+    @app.post("/v1/sessions/{ref}/turns", openapi_extra=gives("TurnDocument", waits=True))
     async def take_turn(
         ref: str,
         body: TurnBody,
@@ -50,20 +50,20 @@ def turn_routes(service: Service) -> APIRouter:
             return await _streamed(run, 0)
         return await _whole(run, wait_questions=body.wait_questions, token=None)
 
-    @router.get("/v1/sessions/{ref}/turns/{index}/events", responses=_EVENTS)
+    @app.get("/v1/sessions/{ref}/turns/{index}/events", responses=_EVENTS)
     async def follow_turn(ref: str, index: int, last_event_id: Annotated[str | None, Header()] = None) -> Response:
         """The events of a turn that runs, or ended a short while ago: from its beginning, or behind the `Last-Event-ID`."""
         run = await run_in_threadpool(_held, service, ref, index)
         return await _streamed(run, _position(run, last_event_id))
 
-    @router.post("/v1/sessions/{ref}/turns/{index}/cancel", openapi_extra=gives("SessionRefDocument"))
+    @app.post("/v1/sessions/{ref}/turns/{index}/cancel", openapi_extra=gives("SessionRefDocument"))
     def cancel_turn(ref: str, index: int) -> Response:
         """End a turn that runs here; it is kept as cancelled."""
         session = store.find(ref, premises.workspace)
         _run_of(service, session, index).cancel.set()
         return json_response(session_ref_document(session))
 
-    @router.post("/v1/sessions/{ref}/turns/{index}/continue", openapi_extra=gives("TurnDocument", waits=True))
+    @app.post("/v1/sessions/{ref}/turns/{index}/continue", openapi_extra=gives("TurnDocument", waits=True))
     async def continue_turn(ref: str, index: int, body: ContinueBody) -> Response:
         """Go on with a turn that waits for a question, with its answer; without one, an open question is told once more, which keeps it open."""
         run = await run_in_threadpool(_held, service, ref, index)
@@ -124,8 +124,6 @@ def turn_routes(service: Service) -> APIRouter:
                 raise run.error
         events = _events(run, after)
         return EventStream(events, headers={"location": _place(run, "/events")})
-
-    return router
 
 
 def _ordered(service: Service, ref: str, body: TurnBody, key: str | None) -> tuple[Session, Order]:
