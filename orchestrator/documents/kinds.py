@@ -800,6 +800,12 @@ class QuestionDocument(QuestionObject):
     format: Literal["escalera.question/1"]
 
 
+class ContinuationObject(Lifetime):
+    """A token, which nothing lengthens: each answer brings a new one."""
+
+    token: Stated
+
+
 class WaitingDocument(TypedDict):
     """What the server answers while a turn waits for a question: with the token, another request goes on with it."""
 
@@ -807,9 +813,7 @@ class WaitingDocument(TypedDict):
     session: Stated
     turn: Count
     question: QuestionObject
-    continuation: Stated
-    expiresAt: Moment  # of the token
-    """When the token expires; each answer brings a new one."""
+    continuation: ContinuationObject
 
 
 # -- permissions ---------------------------------------------------------------------------------
