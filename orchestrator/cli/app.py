@@ -33,6 +33,7 @@ COMMANDS = {
     "memory": "remembered facts: list, learn, forget, why, stale, archive, restore, consolidate, import, export",
     "questions": "what agents ask while they work: list, show, answer, watch",
     "tasks": "turns in the background: list, show, result, cancel",
+    "artifacts": "large answers and tool results, and attached files: list, show",
     "usage": "tokens, cache shares and cost",
     "agents": "configured agents: list, check, use, add",
     "plugins": "what is installed, and what failed to load",

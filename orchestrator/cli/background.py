@@ -17,6 +17,7 @@ from orchestrator.dispatch.desk import Shown
 from orchestrator.documents.error import error_document
 from orchestrator.documents.turn import turn_document
 from orchestrator.errors import EscaleraError, NotFound, StoreError
+from orchestrator.keeping import Keeper
 from orchestrator.lifetimes import LEASE_TTL, begun, whole_ms
 from orchestrator.providers import Cancel
 from orchestrator.session import Outcome, Role, Session
@@ -51,6 +52,10 @@ def start_task(front: Front, store: Store, session: Session, wish: Wish, *, time
     task = StoredTask(front.new_id(), session.id, order, whole_ms(now), begun(now, ttl=ttl, max_age=max_age))
     store.settle_tasks()
     store.add_task(task, LEASE_TTL)
+    keeper = Keeper(store, front.artifact_terms, session.id, None, front.new_id)
+    for name, content in wish.files:
+        keeper.file(name, content)
+    front.tell_once(*keeper.problems)
     try:
         _detached([*front.child_arguments(), "tasks", "run", task.id], cwd=front.workspace)
     except OSError as error:
