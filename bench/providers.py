@@ -21,7 +21,6 @@ import httpx
 from bench.fixture import turns
 from bench.place import front_with, nobody, served, unseen
 from orchestrator.cli.front import Front
-from orchestrator.cli.sessions import fresh_session
 from orchestrator.errors import EscaleraError
 from orchestrator.escalation import Workplace, planned, take_turn
 from orchestrator.planning.case import Wish
@@ -29,6 +28,7 @@ from orchestrator.planning.plan import Plan, started
 from orchestrator.providers import Cancel
 from orchestrator.routing import Choice
 from orchestrator.session import Role
+from orchestrator.sessions import fresh_session
 from orchestrator.testing.anthropic_server import AnthropicServer
 from orchestrator.testing.openai_server import OpenAIServer, reply
 

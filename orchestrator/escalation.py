@@ -165,7 +165,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     watch = _noted(watch, place.log)
     turn = _opened(plan, place.clock.now())
     place.store.open_turn(claim, turn, plan.standing.session, as_json(receipt_of(plan)))
-    watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
+    watch(Shown("turn_started", data=_beginning(turn)))
     _log_start(place, plan, turn)
     keeper = Keeper(place.store, place.artifacts, claim.session, turn.index, place.new_id)
     for name, content in plan.wish.files if plan.wish.continues is None else ():
@@ -215,6 +215,11 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
         place.wires.keep(report.session.id, turn.index, recording)
     _log_end(place, report, answered, place.clock.monotonic() - began)
     return report
+
+
+def _beginning(turn: Turn) -> dict[str, object]:
+    why = [{"rule": reason.rule, "detail": reason.detail} for reason in turn.reasons]
+    return {"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode, "reasons": why}
 
 
 def _asking(ask: Ask, turn: Turn, session: str) -> Ask:

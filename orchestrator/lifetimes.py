@@ -50,8 +50,11 @@ NEED = Expiring("need", Side.IDLE, settings=("need_expiry_hours",))
 LAST_NEED = Expiring("last need", Side.ABSOLUTE, span=LAST_NEED_KEPT)
 WAITING = Expiring("waiting state", Side.ABSOLUTE, settings=("waiting_expiry_hours",))
 SESSION_LEASE = Expiring("session lease", Side.IDLE, span=LEASE_TTL, table="leases")
+SERVER_SESSION = Expiring("server-side session", Side.IDLE, settings=("server.session_idle",))
+SERVER = Expiring("server", Side.IDLE, settings=("server.idle_exit",))
+CONTINUATION = Expiring("continuation token", Side.SIGNED, settings=("server.token_ttl",))
 
-EXPIRING = (QUESTION, KEPT_QUESTION, TASK, ARTIFACT, RENEWED_ARTIFACT, NEED, LAST_NEED, WAITING, SESSION_LEASE)
+EXPIRING = (QUESTION, KEPT_QUESTION, TASK, ARTIFACT, RENEWED_ARTIFACT, NEED, LAST_NEED, WAITING, SESSION_LEASE, SERVER_SESSION, SERVER, CONTINUATION)
 """Every resource of the product that expires. A test fails on one that is not here."""
 
 

@@ -32,6 +32,8 @@ class ToolContext:
     """The question broker: blocks until there is an answer, which may be that nobody answered."""
     cancel: Cancel
     """Set when the turn shall stop. A tool that takes long looks at it, or registers what ends its wait."""
+    call: str = ""
+    """The id that the agent gave this call."""
 
 
 @dataclass(frozen=True, slots=True)

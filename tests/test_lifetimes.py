@@ -71,7 +71,7 @@ def test_h16_every_table_with_a_deadline_is_declared() -> None:
 
 
 def test_h16_every_setting_of_a_lifetime_is_declared() -> None:
-    lifetimes = {setting.path for setting in SETTINGS if re.search(r"(^|[._])(ttl|max_age|keep|idle|expiry_hours)$", setting.path)}
+    lifetimes = {setting.path for setting in SETTINGS if re.search(r"(^|[._])(ttl|max_age|keep|idle|idle_exit|expiry_hours)$", setting.path)}
 
     assert lifetimes == {path for expiring in EXPIRING for path in expiring.settings}
     assert all(path in BY_PATH for path in lifetimes)

@@ -14,7 +14,6 @@ import click
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import Output
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
-from orchestrator.cli.sessions import fresh_session, read_session
 from orchestrator.clock import parse_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.memory.inject import recalled_from
@@ -23,6 +22,7 @@ from orchestrator.planning.case import Wish
 from orchestrator.planning.plan import Plan, counted, plan_turn, through_rules
 from orchestrator.planning.texts import NEW
 from orchestrator.session import Session, TurnList, TurnLog
+from orchestrator.sessions import fresh_session, read_session
 
 EXAMPLE = "…"
 """Stands for the prompt where none is given."""

@@ -126,7 +126,7 @@ class ToolBox:
             return _Outcome(f"there is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}", is_error=True)
         try:
             with Aside():
-                text = tool.run(copy.deepcopy(call.arguments), context)
+                text = tool.run(copy.deepcopy(call.arguments), replace(context, call=call.id))
         except ToolFailed as error:
             return None if context.cancel.is_set() else _Outcome(str(error), is_error=True)
         except BaseException as error:  # a tool may be code of strangers, which may raise anything; what the user presses reaches no thread but the first

@@ -133,6 +133,24 @@ class ErrorDocument(TypedDict):
     error: ErrorObject
 
 
+class ProblemError(ErrorObject):
+    """The same, with the two keys that clients of models look for."""
+
+    code: str | None
+    param: str | None
+
+
+class ProblemDocument(TypedDict):
+    """What the server answers instead of what was asked for: problem details (RFC 9457), and our error document."""
+
+    format: Literal["escalera.error/1"]
+    type: Stated
+    title: Stated
+    status: Annotated[int, Schema(minimum=400, maximum=599)]
+    detail: str
+    error: ProblemError
+
+
 # -- the lines of `ask --stream-json` ------------------------------------------------------------
 
 
@@ -143,13 +161,14 @@ class Line(TypedDict):
 
 
 class TurnStarted(Line):
-    """A turn was opened: who has it, in which mode."""
+    """A turn was opened: who has it, in which mode, and why."""
 
     type: Literal["turn_started"]
     turn: Count
     role: Role
     agent: Stated
     mode: Mode | None
+    reasons: list[ReasonObject]
 
 
 class TextEvent(Line):
@@ -781,6 +800,18 @@ class QuestionDocument(QuestionObject):
     format: Literal["escalera.question/1"]
 
 
+class WaitingDocument(TypedDict):
+    """What the server answers while a turn waits for a question: with the token, another request goes on with it."""
+
+    format: Literal["escalera.waiting/1"]
+    session: Stated
+    turn: Count
+    question: QuestionObject
+    continuation: Stated
+    expiresAt: Moment  # of the token
+    """When the token expires; each answer brings a new one."""
+
+
 # -- background tasks ----------------------------------------------------------------------------
 
 
@@ -1027,6 +1058,8 @@ class SettingDocument(SettingObject):
     """`settings get`, `set` and `unset` with `--json`: what counts now."""
 
     format: Literal["escalera.setting/1"]
+    written: NotRequired[str | None]
+    """The server's answer to a change: the file that was changed."""
 
 
 class PathsDocument(TypedDict):
@@ -1143,4 +1176,7 @@ Document = (
     | ProjectFileDocument
     | TrustedDocument
 )
-"""All of them but the session document, whose declaration (`models`) is also what reads it."""
+"""All that commands print but the session document, whose declaration (`models`) is also what reads it."""
+
+ServerDocument = ProblemDocument | WaitingDocument
+"""What only the server answers."""

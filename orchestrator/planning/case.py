@@ -71,6 +71,10 @@ class Additions:
     sensing: Sensing = field(default_factory=Sensing)
     project_instructions: str = ""
     """The workspace's AGENTS.md, where it is trusted, for agents that do not read it themselves."""
+    client_prompt: str = ""
+    """What the program that brings the prompt says to the agent beside it, as a client says it in its system message."""
+    client_tools: tuple[Tool, ...] = ()
+    """Tools of that program, which it runs itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,11 @@ class Supplies:
     """What plugins and the project bring to one turn."""
 
     tools: tuple[Tool, ...] = ()
-    """Those of plugins and MCP servers, which the agent is offered beside the session's own."""
+    """Those of the client, of plugins and MCP servers, which the agent is offered beside the session's own."""
     contributed: tuple[tuple[PluginReport, str], ...] = ()
     """What plugins tell it."""
     project_instructions: str = ""
+    client_prompt: str = ""
     problems: tuple[str, ...] = ()
     """What plugins broke, and what is wrong with MCP servers."""
 
@@ -213,16 +218,22 @@ def _chosen(case: Case, memory: Memory, *, explain: bool) -> Chosen:
 
 def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], servers: ToolServers) -> Supplies:
     agent, role, workspace = case.agent, case.way.role, case.workspace
+    client = additions.client_tools if case.takes_tools else ()
+    taken = {tool.schema.name for tool in client}
     tools = additions.hooks.tools(agent=agent.name, role=role, workspace=workspace) if case.takes_tools else Given()
-    offer = servers.offered(agent.name, room=_tool_room(agent), taken=[tool.schema.name for _, tool in tools.values]) if case.takes_tools else Offer()
+    of_plugins = [tool for _, tool in tools.values if tool.schema.name not in taken]
+    taken |= {tool.schema.name for tool in of_plugins}
+    offer = servers.offered(agent.name, room=_tool_room(agent), taken=taken) if case.takes_tools else Offer()
+    unused = () if case.takes_tools or not additions.client_tools else (f"{agent.name!r} is offered none of the client's tools: it takes none",)
     contributed = additions.hooks.context(
         session=case.stand.session, turns=case.log, agent=agent.name, role=role, mode=case.mode, prompt=case.wish.prompt, workspace=workspace
     )
     return Supplies(
-        tools=(*(tool for _, tool in tools.values), *offer.tools),
+        tools=(*client, *of_plugins, *offer.tools),
         contributed=contributed.values,
         project_instructions="" if case.keeps_conversation else additions.project_instructions,
-        problems=(*problems, *tools.notices, *offer.problems, *contributed.notices),
+        client_prompt=additions.client_prompt,
+        problems=(*problems, *unused, *tools.notices, *offer.problems, *contributed.notices),
     )
 
 

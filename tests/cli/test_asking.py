@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.cli.asking import how_to_answer
+from orchestrator.asking import how_to_answer
 from orchestrator.lifetimes import begun
 from orchestrator.providers import Question
 from orchestrator.questions import StoredQuestion

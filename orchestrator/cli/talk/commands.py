@@ -7,26 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.cli.briefing import Edit, edited_brief
-from orchestrator.cli.continuing import due_questions, with_answers
 from orchestrator.cli.front import Front
-from orchestrator.cli.memory import learned, say_learned, say_percepts
-from orchestrator.cli.need import cleared, restored, say_need, stated, usable_need
+from orchestrator.cli.memory import say_learned, say_percepts
+from orchestrator.cli.need import say_need
 from orchestrator.cli.plan import show_plan
 from orchestrator.cli.prompt import Attached, with_files
 from orchestrator.cli.questions import say_questions
 from orchestrator.cli.session import summary_line
-from orchestrator.cli.sessions import named_session
 from orchestrator.cli.talk.attachments import named_files
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.cli.usage import say_usage
+from orchestrator.continuing import due_questions, with_answers
 from orchestrator.errors import ConfigError, NotFound, UsageError
+from orchestrator.facts import learned
 from orchestrator.messages import well_formed
+from orchestrator.needs import cleared, restored, stated, usable_need
 from orchestrator.planning.case import Wish
 from orchestrator.planning.plan import revised
 from orchestrator.providers import Cancel
 from orchestrator.quoting import one_line
 from orchestrator.routing import Choice, Pin
 from orchestrator.session import TOLD, Role, State, Turn
+from orchestrator.sessions import named_session
 from orchestrator.settings.problems import did_you_mean, nearest
 from orchestrator.spending import spent, total
 

@@ -10,14 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.need import Change, change_need, need_document, stand_of
 from orchestrator.cli.plan import EXAMPLE, unborn
-from orchestrator.cli.session import all_turns, forked
-from orchestrator.cli.sessions import begun, fresh_session, held_session
 from orchestrator.crew import Crew
 from orchestrator.dispatch.desk import Shown, Watch
 from orchestrator.errors import EscaleraError, NotFound
 from orchestrator.escalation import Workplace, begin_session, take_turn
+from orchestrator.needs import Change, change_need, need_document, stand_of
 from orchestrator.planning.case import Wish
 from orchestrator.planning.plan import Plan, counted, plan_turn, through_rules
 from orchestrator.providers import Ask, Cancel
@@ -25,6 +23,7 @@ from orchestrator.quoting import one_line
 from orchestrator.recording import Report
 from orchestrator.routing import Choice, Pin, Route, RouteFacts, Rules, route
 from orchestrator.session import TOLD, Outcome, Role, Session, State, Turn, TurnList, TurnLog, used_tools
+from orchestrator.sessions import all_turns, begun, forked, fresh_session, held_session
 from orchestrator.settings.resolution import Settings
 from orchestrator.spending import Spending, total
 from orchestrator.store import Store

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from prompt_toolkit.application import in_terminal
 
+from orchestrator.asking import Asking, left_open
 from orchestrator.broker import Waiting
-from orchestrator.cli.asking import Asking, AtTerminal, left_open
+from orchestrator.cli.asking import AtTerminal
 from orchestrator.cli.briefing import editor_of
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import ENDING, cancelled_by_signals

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.need import stated
 from orchestrator.cli.output import Output
 from orchestrator.cli.talk.commands import COMMANDS, Commands, Leave
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.errors import EscaleraError, NotFound, UsageError
+from orchestrator.needs import stated
 from orchestrator.percepts import Percept
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Answer, Cancel
