@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from orchestrator.clock import Clock
-from orchestrator.messages import Part, Usage
+from orchestrator.messages import Part, ToolCall, Usage
 from orchestrator.providers import NO_WIRE, Ask, Cancel, Wire
 from orchestrator.tools import Bench
 
@@ -23,6 +23,11 @@ class Shown:
 
 Watch = Callable[[Shown], None]
 Record = Callable[[Part], None]
+Whole = Callable[[ToolCall, str], None]
+
+
+def _nowhere(_call: ToolCall, _text: str) -> None:
+    """Nobody keeps it."""
 
 
 @dataclass(slots=True)
@@ -61,6 +66,8 @@ class Desk:
     wire: Wire = NO_WIRE
     bench: Bench = field(default_factory=Bench)
     """What tools work with."""
+    whole: Whole = _nowhere
+    """Called with all that a tool gave, before the step that has only head and tail of it."""
 
     def notice(self, answered: Answered, text: str) -> None:
         """Tell it at once, and keep it for the turn document."""

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 from orchestrator.messages import Part
 from orchestrator.session import COMPLETED, Outcome, Role, Turn
 from orchestrator.store import rows
+from orchestrator.store.artifacts import made_whole
 from orchestrator.store.database import Database
 from orchestrator.store.turns import next_index
 
@@ -182,10 +184,11 @@ class SqliteTurnLog:
         query = f"SELECT turn, seq, payload FROM steps WHERE turn IN ({_marks(identities)}) ORDER BY turn, seq"
         stored = connection.execute(query, identities).fetchall()
         found: dict[int, tuple[list[rows.Row], int]] = {}
-        for (turn, seq, payload), fields in zip(stored, rows.decoded([payload for _, _, payload in stored]), strict=True):
+        decoded = made_whole(connection, rows.decoded([payload for _, _, payload in stored]))
+        for (turn, seq, payload), fields in zip(stored, decoded, strict=True):
             said, size = found.get(turn, ([], 0))
             said.append((seq, fields))
-            found[turn] = said, size + (len(payload) if isinstance(payload, str | bytes) else 0)
+            found[turn] = said, size + _size(payload, fields)
         return found
 
     def _turn(self, row: rows.Row, steps: Sequence[rows.Row]) -> Turn | None:
@@ -231,3 +234,9 @@ def _interrupted(turn: Turn | None) -> Turn | None:
 
 def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
+
+
+def _size(payload: Any, fields: Any) -> int:
+    """Characters of one step, also where its text lies elsewhere."""
+    text = fields.get("text", fields.get("content")) if isinstance(fields, dict) else None
+    return max(len(part) for part in (payload, text, "") if isinstance(part, str | bytes))
