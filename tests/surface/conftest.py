@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import sqlite3
 import subprocess
 import sys
@@ -17,9 +18,8 @@ from typing import Any
 
 import pytest
 
-from .starter import Starter
+from .starter import PROGRAM, Starter
 
-PROGRAM = str(Path(sys.executable).with_name("escalera"))
 Result = subprocess.CompletedProcess[str]
 
 
@@ -55,9 +55,9 @@ class Shell:
         return kept | {"ESCALERA_HOME": str(self.home), "PYTHONIOENCODING": "utf-8"} | self.more
 
     def run(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
-        if self.starter is None or any(name.startswith(("PYTHON", "LANG", "LC_")) for name in (*self.more, *environ)):
+        if self.starter is None or any(name.startswith(("PYTHON", "LANG", "LC_")) for name in environ):
             return self.start_and_wait(*arguments, stdin=stdin, **environ)
-        done = self.starter.run(PROGRAM, arguments, self.cwd, self.environ | environ, (stdin or "").encode(), timeout=60)
+        done = self.starter.run([PROGRAM, *arguments], self.cwd, self.environ | environ, (stdin or "").encode(), timeout=60)
         return Result(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def start_and_wait(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
@@ -77,7 +77,7 @@ class Shell:
     def raw(self, *arguments: str, stdin: bytes = b"", limit: Callable[[], None] | None = None) -> subprocess.CompletedProcess[bytes]:
         """With bytes on both sides; `limit` runs in the child before the program."""
         if self.starter and not limit:
-            return self.starter.run(PROGRAM, arguments, self.cwd, self.environ, stdin, timeout=60)
+            return self.starter.run([PROGRAM, *arguments], self.cwd, self.environ, stdin, timeout=60)
         return subprocess.run(
             [PROGRAM, *arguments], cwd=self.cwd, env=self.environ, input=stdin, capture_output=True, timeout=60, check=False, preexec_fn=limit
         )
@@ -118,6 +118,24 @@ class Shell:
         with closing(sqlite3.connect(f"file:{self.home}/data/escalera.db?mode=ro", uri=True)) as database:
             tables = ("sessions", "turns", "steps", "external_sessions", "percepts")
             return {table: database.execute(f"SELECT * FROM {table}").fetchall() for table in tables}  # noqa: S608  # names of ours
+
+    def on_terminal(self, *arguments: str) -> tuple[int, str]:
+        """On a terminal of its own: the exit code, and everything that the terminal got."""
+        assert self.starter is not None
+        ours, theirs = pty.openpty()
+        try:
+            running = self.starter.begin([PROGRAM, *arguments], self.cwd, self.environ | {"TERM": "xterm-256color"}, (theirs, theirs, theirs))
+        finally:
+            os.close(theirs)
+        got = b""
+        try:
+            while block := os.read(ours, 65536):
+                got += block
+        except OSError:  # how Linux says that the other side has gone
+            pass
+        finally:
+            os.close(ours)
+        return running.wait(30), got.decode("utf-8")
 
     def elsewhere(self, home: Path, cwd: Path) -> Shell:
         """Another home, or another working directory."""

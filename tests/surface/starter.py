@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+PROGRAM = str(Path(sys.executable).with_name("escalera"))
 PACKAGES = ("orchestrator", "escalera_claude_cli", "escalera_openrouter", "escalera_embedded", "escalera_bedrock")
 LIBRARIES = ("boto3", "httpx", "httpx_sse", "jinja2", "pydantic", "rich.markdown", "prompt_toolkit", "sqlite3", "tenacity", "uuid")
 
@@ -39,31 +40,24 @@ class Starter:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
 
-    def run(
-        self, program: str, arguments: Sequence[str], cwd: Path, environ: Mapping[str, str], stdin: bytes, timeout: float
-    ) -> subprocess.CompletedProcess[bytes]:
+    def run(self, command: Sequence[str], cwd: Path, environ: Mapping[str, str], stdin: bytes, timeout: float) -> subprocess.CompletedProcess[bytes]:
         """As `subprocess.run` would with its output captured; raises `TimeoutExpired` alike."""
-        wanted = json.dumps({"arguments": [program, *arguments], "cwd": str(cwd), "environ": dict(environ)}).encode()
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             given.write(stdin)
             given.seek(0)
-            code = self._code(wanted, [given.fileno(), out.fileno(), err.fileno()], [program, *arguments], timeout)
+            code = self.begin(command, cwd, environ, (given.fileno(), out.fileno(), err.fileno())).wait(timeout)
             out.seek(0)
             err.seek(0)
-            return subprocess.CompletedProcess([program, *arguments], code, out.read(), err.read())
+            return subprocess.CompletedProcess(command, code, out.read(), err.read())
 
-    def _code(self, wanted: bytes, streams: list[int], command: list[str], timeout: float) -> int:
-        with socket.socket(socket.AF_UNIX) as call:
-            call.connect(self._address)
-            socket.send_fds(call, [len(wanted).to_bytes(4, "big")], streams)
-            call.sendall(wanted)
-            number = int.from_bytes(_exactly(call, 4), "big")
-            call.settimeout(timeout)
-            try:
-                return int.from_bytes(_exactly(call, 4), "big", signed=True)
-            except TimeoutError as error:
-                os.kill(number, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(command, timeout) from error
+    def begin(self, command: Sequence[str], cwd: Path, environ: Mapping[str, str], streams: tuple[int, int, int]) -> Running:
+        """A run with these three streams, which the caller may close when this returns; it is to be waited for."""
+        wanted = json.dumps({"arguments": list(command), "cwd": str(cwd), "environ": dict(environ)}).encode()
+        call = socket.socket(socket.AF_UNIX)
+        call.connect(self._address)
+        socket.send_fds(call, [len(wanted).to_bytes(4, "big")], streams)
+        call.sendall(wanted)
+        return Running(int.from_bytes(_exactly(call, 4), "big"), call)
 
     def __enter__(self) -> Starter:
         return self
@@ -72,6 +66,23 @@ class Starter:
         self._process.kill()
         self._process.communicate()
         self._folder.cleanup()
+
+
+class Running:
+    """One run: its process, and the line on which its code comes."""
+
+    def __init__(self, pid: int, call: socket.socket) -> None:
+        self.pid, self._call = pid, call
+
+    def wait(self, timeout: float) -> int:
+        """The code, negative for the signal that ended it; a run that takes longer is killed and raises `TimeoutExpired`."""
+        with self._call:
+            self._call.settimeout(timeout)
+            try:
+                return int.from_bytes(_exactly(self._call, 4), "big", signed=True)
+            except TimeoutError as error:
+                os.kill(self.pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(PROGRAM, timeout) from error
 
 
 def _exactly(call: socket.socket, count: int) -> bytes:
@@ -140,6 +151,7 @@ def _become(wanted: dict[str, object], streams: list[int]) -> None:
     os.chdir(str(wanted["cwd"]))
     os.environ.clear()
     os.environ.update(wanted["environ"])
+    sys.path[1:1] = os.environ.get("PYTHONPATH", "").split(":") if "PYTHONPATH" in os.environ else []
     sys.argv = list(wanted["arguments"])
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.FileIO(0), "utf-8")
     sys.stdout = sys.__stdout__ = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w")), "utf-8")
