@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from orchestrator.errors import Cancelled
-from orchestrator.messages import Message, Part, ToolCall, Usage
+from orchestrator.messages import Message, Part, ToolCall, Usage, compact_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -43,6 +43,16 @@ class ToolSchema:
     name: str
     description: str
     parameters: Mapping[str, Any]
+    _text: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """All that is sent of it, as one text: made once, since it is weighed for every call."""
+        text = self._text
+        if text is None:
+            text = self.name + self.description + compact_json(self.parameters)
+            object.__setattr__(self, "_text", text)
+        return text
 
 
 @dataclass(frozen=True, slots=True)

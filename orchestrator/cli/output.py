@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -10,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from orchestrator.documents.json_text import json_text
 from orchestrator.errors import OutputFailed
-from orchestrator.terminal import clean, escape_controls
+from orchestrator.terminal import clean
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import Document, QuestionDocument, StreamLine
@@ -86,11 +86,6 @@ def discard(stream: TextIO) -> None:
     """What is still in its buffer has nowhere to go; flushing that when the program ends would fail once more."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
-
-
-def json_text(document: Document | SessionDocument | StreamLine, *, indent: int | None = 2) -> str:
-    """JSON that is the same value on a terminal and in a file: what would drive a terminal stands escaped."""
-    return escape_controls(json.dumps(document, ensure_ascii=False, indent=indent)) + "\n"
 
 
 def printable(text: str, encoding: str | None = None) -> str:

@@ -50,14 +50,17 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A stream that says `text` and then nothing more, until the server is closed or the client goes. Without text not even headers come."""
+    """An answer, streamed or not, that says `text` and then nothing more, until the server is closed or the client goes.
+
+    Without text not even headers come.
+    """
 
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A stream that says `text` and then loses its connection; before that it says all of `whole`, in a block of its own."""
+    """An answer, streamed or not, that says `text` and then loses its connection; before that it says all of `whole`, in a block of its own."""
 
     text: str
     whole: str = ""
@@ -202,9 +205,22 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(step, Hang) and not step.text:
             return self.server.script.hang(self.connection)
         message = _message(step, number, str(request.body.get("model") or self.server.script.model))
-        if not request.body.get("stream"):
-            return self._send_json(200, message)
-        return self._stream(step, message)
+        if request.body.get("stream"):
+            return self._stream(step, message)
+        return self._send_json(200, message) if isinstance(step, Say | CallTool) else self._send_part(step, message)
+
+    def _send_part(self, step: Step, message: Mapping[str, Any]) -> None:
+        """The document up to its end of the content, and nothing of what its length promises behind that."""
+        data = json.dumps(message).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.close_connection = True
+        self.wfile.write(data[: data.rindex(b'"stop_reason"')])
+        self.wfile.flush()
+        if isinstance(step, Hang):
+            self.server.script.hang(self.connection)
 
     def _stream(self, step: Step, message: Mapping[str, Any]) -> None:
         self.send_response(200)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -498,7 +497,7 @@ def test_an_error_of_the_store_is_not_taken_for_the_providers(turn: Turn) -> Non
 
 
 def test_a_cancelled_turn_keeps_what_was_said(turn: Turn) -> None:
-    threading.Timer(0.01, turn.cancel.set, ["enough"]).start()
+    turn.on_show = lambda shown: turn.cancel.set("enough")
 
     turn.run(FakeProvider([TextDelta("so far"), UNTIL_CANCELLED]))
 

@@ -234,3 +234,15 @@ def test_control_characters_of_a_fact_do_not_reach_the_terminal(shell: Shell) ->
 
     for command in (("list",), ("why", "red"), ("stale",), ("export",)):
         assert "\x1b" not in shell.run("memory", *command).stdout
+
+
+def test_why_goes_by_no_need_that_has_expired(shell: Shell) -> None:
+    need = {"text": "bake bread", "turn_index": 0, "during": False, "updated_at": "2020-01-01T00:00:00Z", "source": "user"}
+    (shell.cwd / "old.json").write_text(json.dumps({"turns": [], "workspace": str(shell.cwd), "need": need}))
+    (shell.cwd / "facts").write_text('{"content": "bread is baked", "id": "p1"}\n{"content": "ships sail", "id": "p2"}\n')
+    commands = (["session", "import", "old.json"], ["memory", "import", "facts"], ["memory", "why", "ships", "--json"], ["plan", "ships", "--json"])
+
+    *_, why, plan = shell.each(*commands)
+
+    assert [percept["id"] for percept in json.loads(why.stdout)["chosen"]] == ["p2"]
+    assert json.loads(plan.stdout)["percepts"]["sent"] == ["p2"]

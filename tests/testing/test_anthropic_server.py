@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
 import urllib.error
@@ -49,6 +50,35 @@ def test_broken_stream_has_no_end():
         told = events(post(server, stream=True))
 
     assert told[-1]["type"] == "content_block_delta"
+
+
+def test_broken_document_has_no_end():
+    with AnthropicServer([Break("half"), Say("whole")]) as server:
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            post(server)
+        again = json.loads(post(server))
+
+    assert b'"text": "half"' in caught.value.partial
+    assert again["content"][0]["text"] == "whole"
+
+
+def test_document_that_hangs_comes_no_further_until_the_server_closes():
+    server = AnthropicServer([Hang("half")])
+    server.start()
+    parts: list[bytes] = []
+
+    def ask() -> None:
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            post(server)
+        parts.append(caught.value.partial)
+
+    client = threading.Thread(target=ask)
+    client.start()
+    assert server.wait_for_messages(1, 10)
+    server.close()
+    client.join(10)
+
+    assert b'"text": "half"' in parts[0]
 
 
 def test_failure_has_the_form_of_the_api():

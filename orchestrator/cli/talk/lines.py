@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from orchestrator.cli.asking import POLL, Asking, AtTerminal, left_open
+from orchestrator.asking import Asking, left_open
+from orchestrator.cli.asking import POLL, AtTerminal
 from orchestrator.cli.briefing import editor_of
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals

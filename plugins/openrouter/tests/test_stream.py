@@ -17,7 +17,7 @@ from escalera_openrouter.tool_fragments import ToolFragments
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import Blocked, Incomplete, ProtocolError, Unavailable
+from orchestrator.errors import Blocked, Incomplete, ProtocolError, ProviderError, Unavailable
 from orchestrator.messages import Reasoning, Text, ToolCall
 from orchestrator.providers import Event, Finished, MessageDone, Notice, TextDelta, UsageReport
 from orchestrator.testing.openai_server import chunk
@@ -121,6 +121,33 @@ def test_an_event_in_pieces_or_lines_without_end_is_refused() -> None:
 def test_an_event_that_never_ends_is_refused() -> None:
     with pytest.raises(EventTooLarge):
         parsed([b"x" * 2**20] * (MAX_EVENT // 2**20 + 2))
+
+
+SAID = st.sampled_from(["word ", "<think>", "a\n", "</think>\n", "\ud83d", "\ude00", "", "<"])
+DELTAS = st.fixed_dictionaries({"content": SAID}, optional={"role": st.just("assistant"), "refusal": st.sampled_from([None, "no"]), "reasoning": st.just("hm")})
+CHUNKS = st.builds(
+    lambda delta, model, reason, usage: chunk(delta, model=model, finish_reason=reason) | usage,
+    DELTAS,
+    st.sampled_from(["m1", "m2", ""]),
+    st.sampled_from([None, None, None, "stop", "odd"]),
+    st.sampled_from([{}, {"usage": None}, {"usage": {"prompt_tokens": 1, "completion_tokens": 2}}]),
+)
+
+
+@given(st.lists(CHUNKS, max_size=12))
+def test_a_chunk_that_is_text_alone_is_taken_as_it_is_among_other_things(chunks: list[dict[str, Any]]) -> None:
+    def told(more: dict[str, Any]) -> tuple[list[Event], str | None]:
+        answer = Answer(where="http://here", model="m", new_id=lambda: "id", now=lambda: NOW)
+        events: list[Event] = []
+        try:
+            for one in chunks:
+                events += answer.data(json.dumps(one | more))
+            events += answer.end()
+        except ProviderError as error:
+            return events, f"{error.type}: {error.message} {error.partial!r}"
+        return events, None
+
+    assert told({}) == told({"what_no_server_sends": True})
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=20))

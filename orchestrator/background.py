@@ -10,14 +10,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from orchestrator.cli.asking import Asking, left_open
-from orchestrator.cli.front import Front
-from orchestrator.cli.interrupts import cancelled_by_signals
+from orchestrator.asking import Asking, left_open
 from orchestrator.dispatch.desk import Shown
 from orchestrator.documents.error import error_document
 from orchestrator.documents.turn import turn_document
 from orchestrator.errors import EscaleraError, NotFound, StoreError
+from orchestrator.keeping import Keeper
 from orchestrator.lifetimes import LEASE_TTL, begun, whole_ms
+from orchestrator.premises import Premises
 from orchestrator.providers import Cancel
 from orchestrator.session import Outcome, Role, Session
 from orchestrator.store import Store
@@ -34,10 +34,12 @@ RENEW_EVERY = 20.0
 _ENDS = {Outcome.CANCELLED: TaskState.CANCELLED, Outcome.FAILED: TaskState.FAILED}
 
 
-def start_task(front: Front, store: Store, session: Session, wish: Wish, *, timeout: float | None, wait_questions: bool, due: Sequence[str] = ()) -> StoredTask:
+def start_task(
+    premises: Premises, store: Store, session: Session, wish: Wish, *, timeout: float | None, wait_questions: bool, due: Sequence[str] = ()
+) -> StoredTask:
     """Leave the order of one turn, and start who carries it out. `due` are questions whose answers it tells."""
     now = store.now()
-    ttl, max_age = (timedelta(seconds=front.settings.value(f"tasks.{name}")) for name in ("ttl", "max_age"))
+    ttl, max_age = (timedelta(seconds=premises.settings.value(f"tasks.{name}")) for name in ("ttl", "max_age"))
     order = {
         "prompt": wish.prompt,
         "role": None if wish.choice.role is None else wish.choice.role.value,
@@ -48,11 +50,15 @@ def start_task(front: Front, store: Store, session: Session, wish: Wish, *, time
         "wait_questions": wait_questions,
         "due": list(due),
     }
-    task = StoredTask(front.new_id(), session.id, order, whole_ms(now), begun(now, ttl=ttl, max_age=max_age))
+    task = StoredTask(premises.new_id(), session.id, order, whole_ms(now), begun(now, ttl=ttl, max_age=max_age))
     store.settle_tasks()
     store.add_task(task, LEASE_TTL)
+    keeper = Keeper(store, premises.artifact_terms, session.id, None, premises.new_id)
+    for name, content in wish.files:
+        keeper.file(name, content)
+    premises.tell_once(*keeper.problems)
     try:
-        _detached([*front.child_arguments(), "tasks", "run", task.id], cwd=front.workspace)
+        _detached([*premises.child_arguments(), "tasks", "run", task.id], cwd=premises.workspace, environ=premises.environ)
     except OSError as error:
         failed = EscaleraError(f"the background process could not be started: {error.strerror or error}")
         store.end_task(task.id, TaskState.FAILED, error_document(failed), 1)
@@ -60,25 +66,24 @@ def start_task(front: Front, store: Store, session: Session, wish: Wish, *, time
     return task
 
 
-def _detached(arguments: Sequence[str], *, cwd: str) -> None:
+def _detached(arguments: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -> None:
     """A process that goes on when this one, and its terminal, are gone."""
     apart: dict[str, Any] = {"start_new_session": True}
     if sys.platform == "win32":
         apart = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
-    subprocess.Popen(arguments, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True, **apart)
+    subprocess.Popen(arguments, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True, **apart)
 
 
-def run_task(front: Front, store: Store, identity: str) -> int:
-    """Carry out a task, and store how it ended. Raises `NotFound` for one that is not there to be run."""
+def run_task(premises: Premises, store: Store, identity: str, cancel: Cancel) -> int:
+    """Carry out a task, and store how it ended; `cancel` ends it early. Raises `NotFound` for one that is not there to be run."""
     task = store.hold_task(identity, LEASE_TTL)
     if task is None:
         raise NotFound(f"task {identity} is run by another process, or is over")
-    cancel, done = Cancel(), threading.Event()
-    keeper = threading.Thread(target=_keep, args=(front, store, task.id, cancel, done), name="task", daemon=True)
+    done = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(premises, store, task.id, cancel, done), name="task", daemon=True)
     keeper.start()
     try:
-        with cancelled_by_signals(cancel, front.clock.monotonic):
-            state, document, code = _carried_out(front, store, task, cancel)
+        state, document, code = _carried_out(premises, store, task, cancel)
     except EscaleraError as error:
         state, document, code = TaskState.FAILED, error_document(error), error.exit_code
     finally:
@@ -88,14 +93,14 @@ def run_task(front: Front, store: Store, identity: str) -> int:
     return code
 
 
-def _carried_out(front: Front, store: Store, task: StoredTask, cancel: Cancel) -> tuple[TaskState, Mapping[str, Any], int]:
+def _carried_out(premises: Premises, store: Store, task: StoredTask, cancel: Cancel) -> tuple[TaskState, Mapping[str, Any], int]:
     from orchestrator.escalation import take_turn
 
     order = task.order
-    session = store.find(task.session, front.workspace)
-    front = front.at(session.workspace)
-    broker = front.broker(store)
-    place = front.workplace(store, session.workspace, turn_timeout=order["timeout"])
+    session = store.find(task.session, premises.workspace)
+    premises = premises.at(session.workspace)
+    broker = premises.broker(store)
+    place = premises.workplace(store, session.workspace, turn_timeout=order["timeout"])
     asking = Asking(broker, cancel, human=None, waits=bool(order["wait_questions"]), watch=_unseen)
     report = take_turn(place, session.id, _wish(order), cancel=cancel, ask=asking, watch=_unseen)
     if report.error is None and order["due"]:
@@ -115,16 +120,16 @@ def _wish(order: Mapping[str, Any]) -> Wish:
     return Wish(order["prompt"], Choice(role, order["agent"]), reason=order["reason"], fresh=order["fresh"])
 
 
-def _keep(front: Front, store: Store, identity: str, cancel: Cancel, done: threading.Event) -> None:
+def _keep(premises: Premises, store: Store, identity: str, cancel: Cancel, done: threading.Event) -> None:
     """Hold the task while its turn runs, and end the turn when somebody wants that, or when the task is no longer ours."""
-    renewed = front.clock.monotonic()
+    renewed = premises.clock.monotonic()
     while not done.wait(LOOK_EVERY):
         try:
-            if front.clock.monotonic() - renewed >= RENEW_EVERY:
+            if premises.clock.monotonic() - renewed >= RENEW_EVERY:
                 if store.hold_task(identity, LEASE_TTL) is None:
                     cancel.set("the task's lease was lost")
                     return
-                renewed = front.clock.monotonic()
+                renewed = premises.clock.monotonic()
             if store.peek_task(identity).cancelling:
                 cancel.set()
         except NotFound:
