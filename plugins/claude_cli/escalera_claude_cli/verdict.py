@@ -155,7 +155,10 @@ def judge(transcript: Transcript, ending: Ending) -> Finished:
 
 
 def refused_wait(line: Line, transcript: Transcript, *, longest: float | None, agent: str, renews_login: bool) -> ProviderError | None:
-    """The error that an announced repeat is at once: a wait above `longest` seconds, or a login that the repeat cannot renew (page 7, Retries)."""
+    """The error that an announced repeat is at once: a named wait above `longest` seconds, or a login that the repeat cannot renew (page 7, Retries).
+
+    What a server names comes in whole seconds; the CLI's own wait, which nobody asked for, in odd ones.
+    """
     if line.get("type") != "system" or line.get("subtype") != "api_retry":
         return None
     own_error = line.get("error") if isinstance(line.get("error"), str) else None
@@ -165,7 +168,7 @@ def refused_wait(line: Line, transcript: Transcript, *, longest: float | None, a
     if kind == "model" or (kind == "auth" and not renews_login):
         return row.error(f"the request was refused: {cause}", hint=row.hint, agent=agent, partial=transcript.partial)
     wait = announced_wait(line)
-    if longest is None or wait <= longest:
+    if longest is None or wait <= longest or not wait.is_integer():
         return None
     error = row.error if issubclass(row.error, Transient) else Unavailable
     return error(f"the request was refused ({cause}), to be asked again in {wait:.0f} s", retry_after=wait, agent=agent, partial=transcript.partial)

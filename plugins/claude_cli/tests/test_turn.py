@@ -307,6 +307,10 @@ def test_a_wait_that_is_longer_than_allowed_ends_the_turn_at_once_with_the_time_
     assert refused_wait(line, Transcript(), longest=None, agent="claude", renews_login=True) is None
 
 
+def test_the_wait_of_the_program_itself_is_its_own_affair():
+    assert refused_wait(announces(529, "overloaded", 0.5354), Transcript(), longest=0.1, agent="claude", renews_login=True) is None
+
+
 def test_a_child_that_would_wait_too_long_is_ended_and_its_repeat_not_counted(stage):
     request = replace(stage.request(session=f"session of {ID}"), longest_wait=10.0)
 
