@@ -61,7 +61,7 @@ def start_task(
         keeper.file(name, content)
     premises.tell_once(*keeper.problems)
     try:
-        _detached([*premises.child_arguments(), "tasks", "run", task.id], cwd=premises.workspace)
+        _detached([*premises.child_arguments(), "tasks", "run", task.id], cwd=premises.workspace, environ=premises.environ)
     except OSError as error:
         failed = EscaleraError(f"the background process could not be started: {error.strerror or error}")
         store.end_task(task.id, TaskState.FAILED, error_document(failed), 1)
@@ -69,12 +69,12 @@ def start_task(
     return task
 
 
-def _detached(arguments: Sequence[str], *, cwd: str) -> None:
+def _detached(arguments: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -> None:
     """A process that goes on when this one, and its terminal, are gone."""
     apart: dict[str, Any] = {"start_new_session": True}
     if sys.platform == "win32":
         apart = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
-    subprocess.Popen(arguments, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True, **apart)
+    subprocess.Popen(arguments, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True, **apart)
 
 
 Ended = tuple[TaskState, Mapping[str, Any], int]

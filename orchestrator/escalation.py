@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from orchestrator.artifacts import USUAL as USUAL_ARTIFACTS
 from orchestrator.artifacts import ArtifactTerms
@@ -20,7 +21,7 @@ from orchestrator.dispatch.session_context import SessionContext
 from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import Cancelled, EscaleraError, SessionLost, StoreError
 from orchestrator.keeping import Keeper
-from orchestrator.lease import held
+from orchestrator.lease import Renewals, held
 from orchestrator.logbook import Log, no_log
 from orchestrator.memory.upkeep import USUAL, Upkeep, keep_up
 from orchestrator.memory.view import MemoryView
@@ -37,7 +38,7 @@ from orchestrator.session import EarlierTurns, Outcome, Role, Session, Turn, Tur
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
-from orchestrator.tools import Tool
+from orchestrator.tools import Bench, Tool
 from orchestrator.wires import Recording, Wires
 
 
@@ -61,6 +62,9 @@ class Workplace:
     wires: Wires | None = None
     """Where what goes over the wire is kept; `None` for nowhere."""
     upkeep: Upkeep = USUAL
+    renewals: Renewals = field(default_factory=Renewals)
+    bench: Callable[[str, str, Callable[[str], None]], Bench] = lambda *_: Bench()
+    """What tools work with, for an agent in a session, and what gives the user a notice."""
     artifacts: ArtifactTerms = USUAL_ARTIFACTS
 
 
@@ -80,7 +84,7 @@ def take_turn(
     `ConfigError`, `StoreFull`, …) and then nothing was sent or stored. Where that befalls the escalation turn alone, the report
     is the primary turn's, with the error.
     """
-    with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel) as claim:
+    with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel, renewals=place.renewals) as claim:
         report = _carry_out(place, claim, _planned_with_tools(place, session, wish, cancel, watch, loaded=loaded), cancel=cancel, ask=ask, watch=watch)
         if report.handed_over is None or report.error is not None:
             return report
@@ -161,7 +165,7 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
 
 def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
     """Open the turn, run the provider, record the end."""
-    plan = started(plan, place.new_id())
+    plan = opened = started(plan, place.new_id())
     watch = _noted(watch, place.log)
     turn = _opened(plan, place.clock.now())
     place.store.open_turn(claim, turn, plan.standing.session, as_json(receipt_of(plan)))
@@ -173,6 +177,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     recorder = Recorder(place.store, claim, turn.index, cancel, keeper)
     recording = Recording()
     ask = _asking(ask, turn, claim.session)
+    heard, answered = Heard(), Answered()
     desk = Desk(
         clock=place.clock,
         jitter=place.jitter,
@@ -184,7 +189,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
         wire=recording,
         whole=keeper.whole,
     )
-    heard, answered = Heard(), Answered()
+    desk = replace(desk, bench=place.bench(turn.agent, claim.session, partial(desk.notice, answered)))
     for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
         desk.notice(answered, problem)
     began = place.clock.monotonic()
@@ -206,7 +211,8 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
             error = _run(place, plan, limits, heard, answered, desk)
     if error is None and (other := _other_model(place, plan, answered)) is not None:
         answered.notice(other)
-    report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
+    receipt = None if plan is opened else as_json(receipt_of(plan))
+    report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id, receipt=receipt)
     problems = (*place.additions.hooks.turn_ended(report.turn, report.session), *_kept_up(place, plan))
     for problem in problems:
         watch(Shown("notice", problem))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.messages import well_formed
+from orchestrator.needs import stand_of
 from orchestrator.percepts import CORE_WEIGHT, MAX_CONTENT, Edge, EdgeKind, Percept
 from orchestrator.premises import Premises
 from orchestrator.session import Role, Session
@@ -15,6 +17,17 @@ from orchestrator.store import Store
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import WhyDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Which facts an agent would be told with some prompt, and which not."""
+
+    agent: str
+    sent: tuple[tuple[Percept, float], ...]
+    """Best first, each with how well it fits the prompt and the need."""
+    withheld: tuple[tuple[Percept, str], ...]
+    """With why each is left out."""
 
 
 def learned(
@@ -50,40 +63,36 @@ def _links(identity: str, links: Mapping[str, Sequence[str]]) -> list[Edge]:
     return [Edge(identity, target, kind) for kind in kinds for target in links.get(kind, ())]
 
 
-def why_document(premises: Premises, store: Store, prompt: str, *, agent: str | None, ref: str | None) -> WhyDocument:
-    """Which facts that agent, or else the primary, would be told with that prompt. Nobody is called, and no fact counts as used."""
-    from orchestrator.memory.inject import chosen_of, inquiry_of
-
+def explained(premises: Premises, store: Store, prompt: str, *, agent: str | None, ref: str | None) -> Told:
+    """For that agent, or else the primary, in that session or else the newest. Raises `ConfigError` and `NotFound`."""
     name = agent or premises.settings.explain("primary").value
     if name is None:
         raise ConfigError("no primary agent is configured", hint="give one by --agent")
     premises.settings.agent(name)
-    role, limits = Role.PRIMARY if name == premises.settings.explain("primary").value else Role.ESCALATION, premises.settings.limits(name)
     with store.snapshot():
         session = found_session(premises, store, ref)
-        workspace = premises.workspace if session is None else session.workspace
-        need = None if session is None or session.need is None else session.need.text
-        recalled = store.recall(
-            inquiry_of(
-                agent=name,
-                role=role,
-                workspace=workspace,
-                session=None if session is None else session.id,
-                limits=limits,
-                prompt=prompt,
-                need=need,
-                explain=True,
-            )
-        )
-        contents = {percept.id: percept.content for percept in store.all_percepts()}
-    chosen = chosen_of(recalled, agent=name, role=role, workspace=workspace, limits=limits, stated=_stated(session, name, workspace))
+        need = None if session is None else stand_of(premises, session, store.log(session.id)).session.need
+        return told_to(premises, store, name, prompt, session, None if need is None else need.text)
+
+
+def told_to(premises: Premises, store: Store, agent: str, prompt: str, session: Session | None, need: str | None, *, explain: bool = True) -> Told:
+    """What `agent` would be told of `session` and of what is global, and unless it is not to `explain` also what not.
+
+    Nobody is called, and no fact counts as used.
+    """
+    from orchestrator.memory.inject import chosen_of, inquiry_of
+
+    role = Role.PRIMARY if agent == premises.settings.explain("primary").value else Role.ESCALATION
+    limits = premises.settings.limits(agent)
+    workspace, identity = (premises.workspace, None) if session is None else (session.workspace, session.id)
+    with store.snapshot():
+        asked = inquiry_of(agent=agent, role=role, workspace=workspace, session=identity, limits=limits, prompt=prompt, need=need, explain=explain)
+        recalled = store.recall(asked)
+        there = {percept.id: percept for percept in store.percepts(session=identity)} if explain else {}
+    chosen = chosen_of(recalled, agent=agent, role=role, workspace=workspace, limits=limits, stated=_stated(session, agent, workspace))
     scores = {percept.id: score for percept, score in recalled.found}
-    return {
-        "format": "escalera.why/1",
-        "agent": name,
-        "chosen": [{"id": percept.id, "content": percept.content, "score": scores[percept.id]} for percept in chosen.sent],
-        "withheld": [{"id": identity, "content": contents.get(identity, ""), "why": reason} for identity, reason in chosen.withheld],
-    }
+    withheld = tuple((there[identity], why) for identity, why in chosen.withheld if identity in there)
+    return Told(agent, tuple((percept, scores[percept.id]) for percept in chosen.sent), withheld)
 
 
 def _stated(session: Session | None, agent: str, workspace: str) -> set[str]:
@@ -93,6 +102,15 @@ def _stated(session: Session | None, agent: str, workspace: str) -> set[str]:
 
     own = () if session is None else session.external_sessions
     return {mark for one in own if one.agent == agent and same_workspace(one.workspace, workspace) for mark in stated_marks(one.delivered)}
+
+
+def why_document(told: Told) -> WhyDocument:
+    return {
+        "format": "escalera.why/1",
+        "agent": told.agent,
+        "chosen": [{"id": percept.id, "content": percept.content, "score": score} for percept, score in told.sent],
+        "withheld": [{"id": percept.id, "content": percept.content, "why": reason} for percept, reason in told.withheld],
+    }
 
 
 def found_session(premises: Premises, store: Store, ref: str | None) -> Session | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from orchestrator.hookspecs import Sensing
     from orchestrator.logbook import Logbook
     from orchestrator.memory.upkeep import Upkeep
+    from orchestrator.permissions import Rule, RuleSet
     from orchestrator.planning.case import Additions, Expiry
     from orchestrator.plugins import PluginManager
     from orchestrator.routing import Rules
+    from orchestrator.settings.grants import GrantStore
     from orchestrator.settings.known import KnownSecrets
     from orchestrator.settings.live import LiveSettings
     from orchestrator.settings.project import Project
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from orchestrator.settings.trust import TrustStore
     from orchestrator.store import Store
     from orchestrator.templates import Override, Templates
+    from orchestrator.tools import Bench
     from orchestrator.wires import Wires
 
 
@@ -218,6 +222,42 @@ class Premises:
         return Additions(self.hooks, self.rules, self.sensing, trusted)
 
     @property
+    def grants(self) -> GrantStore:
+        """What the user has allowed when a tool asked."""
+        from orchestrator.settings.grants import GrantStore
+
+        return GrantStore(self.paths.grants_file)
+
+    @property
+    def permissions(self) -> RuleSet:
+        """The rules on what tools may do, as the settings are now. Raises `ConfigError` that names one which is none."""
+        from orchestrator.permissions import RuleSet, rule_of
+
+        def rules(path: str) -> tuple[Rule, ...]:
+            found = self.settings.explain(path)
+            try:
+                return tuple(map(rule_of, found.value or ()))
+            except ValueError as error:
+                raise ConfigError(f"{path} ({found.source}): {error}") from error
+
+        return RuleSet(rules("permissions.deny"), rules("permissions.ask"), rules("permissions.allow"))
+
+    def _bench(self, crew: Crew, workspace: str) -> Callable[[str, str, Callable[[str], None]], Bench]:
+        """What tools of a turn there work with."""
+        from orchestrator.permits import Permits, Workshop
+        from orchestrator.tools import Bench
+
+        rules, root = self.permissions, os.path.realpath(workspace)
+        own = (os.path.realpath(folder) for folder in (self.paths.config, self.paths.data, self.paths.state))
+        off_limits = tuple(folder for folder in dict.fromkeys(own) if not Path(root).is_relative_to(folder))
+
+        def bench(agent: str, session: str, tell: Callable[[str], None]) -> Bench:
+            shop = Workshop(agent, session, root, rules, self.grants, off_limits, self.new_id, self.clock.now, tell)
+            return Bench(partial(Permits, shop), crew.tool_environ(), off_limits)
+
+        return bench
+
+    @property
     def rules(self) -> Rules:
         """How what is seen in a prompt is weighed, as the settings are now."""
         from orchestrator.routing import rules_of
@@ -289,6 +329,7 @@ class Premises:
         `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken.
         """
         from orchestrator.crew import Crew
+        from orchestrator.mcp_client.listings import Listings
         from orchestrator.probes.leftovers import owner_marks
 
         settings = settings or self.settings
@@ -304,6 +345,7 @@ class Premises:
             reports=self.plugins.reports(),
             trusted=self.trusted.is_trusted,
             known=self.known_secrets,
+            listings=Listings(self.paths.listings, self.known_secrets, self.clock, self.log, platform=sys.platform),
         )
         if with_secrets:  # nobody is called through any other, so it keeps nothing
             self._crews.append(crew)
@@ -388,9 +430,10 @@ class Premises:
 
         project = self.project(workspace)
         self._turns = True
+        crew = crew or self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived)
         return Workplace(
             store=store,
-            crew=crew or self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived),
+            crew=crew,
             templates=self.templates(project),
             clock=self.clock,
             workspace=workspace,
@@ -403,6 +446,7 @@ class Premises:
             log=self.log,
             wires=self.wires,
             upkeep=self.upkeep,
+            bench=self._bench(crew, workspace),
             artifacts=self.artifact_terms,
         )
 

@@ -18,9 +18,7 @@ from orchestrator.messages import Part, Text, ToolResult, well_formed
 from orchestrator.percepts import INITIAL_WEIGHTS, Percept, Producer, statement_key
 from orchestrator.planning.case import brief_with
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.receipt import receipt_of
 from orchestrator.providers import Cancel
-from orchestrator.receipts import as_json
 from orchestrator.session import (
     TOLD,
     Brief,
@@ -74,15 +72,16 @@ class Recorder:
         """What the user should know of what was to be an artifact."""
         return self._keeper.problems
 
-    def close(self, turn: Turn, session: Session, facts: Sequence[Percept], receipt: Receipt) -> None:
+    def close(self, turn: Turn, session: Session, facts: Sequence[Percept], receipt: Receipt | None) -> None:
         """Store the end, and before it what is not stored yet. Raises `StoreError`."""
         self._catch_up()
         self._store.close_turn(self._claim, turn, session, facts, receipt)
 
     def used(self, percepts: Sequence[Percept], at: datetime) -> None:
         """Facts that were sent count as used (page 4); a store that cannot note it takes nothing from the stored turn."""
-        with suppress(StoreError):
-            self._store.mark_used([percept.id for percept in percepts], at)
+        if percepts:
+            with suppress(StoreError):
+                self._store.mark_used([percept.id for percept in percepts], at)
 
     def _catch_up(self) -> None:
         while self._stored < len(self._kept):
@@ -125,10 +124,11 @@ class Report:
     """The reason with which the primary gave the turn away."""
 
 
-def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[], str]) -> Report:
+def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[], str], receipt: Receipt | None) -> Report:
     """The turn's end, the session's header and what was learned, stored as one; an answer that cannot be stored is still given.
 
-    The error is what ended the turn, or else why it is not stored; a lost lease goes before the cancel that it caused.
+    `receipt` takes the place of the one that the turn was opened with, where it was decided anew since. The error is what ended the
+    turn, or else why it is not stored; a lost lease goes before the cancel that it caused.
     """
     if ended.error is not None and ended.answered.unfinished.strip():
         partial = Text(ended.answered.unfinished, extra={"partial": True})
@@ -139,7 +139,7 @@ def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[],
     notices = [*plan.notices, *ended.answered.notices, *ended.heard.refused, *ended.heard.empty, *recorder.problems]
     error: EscaleraError | None = ended.error
     try:
-        recorder.close(turn, session, _facts(plan, ended, new_id), as_json(receipt_of(plan)))
+        recorder.close(turn, session, _facts(plan, ended, new_id), receipt)
     except StoreError as refusal:
         notices.append(f"this turn could not be saved: {refusal.message}")
         error = refusal if error is None or isinstance(refusal, LeaseLost) else error

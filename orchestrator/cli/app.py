@@ -32,6 +32,7 @@ COMMANDS = {
     "need": "what the user is trying to do: show, set, clear, restore",
     "memory": "remembered facts: list, learn, forget, why, stale, archive, restore, consolidate, import, export",
     "questions": "what agents ask while they work: list, show, answer, watch",
+    "permissions": "what tools may do without asking: list, revoke",
     "tasks": "turns in the background: list, show, result, cancel",
     "artifacts": "large answers and tool results, and attached files: list, show",
     "serve": "sessions over HTTP, and the orchestrator as if it were a model",

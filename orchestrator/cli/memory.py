@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.facts import SHOWN, say_archived, say_percepts, say_stale, say_told
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import write
 from orchestrator.cli.prompt import read_input
 from orchestrator.documents.json_text import json_text
 from orchestrator.errors import UsageError
-from orchestrator.facts import found_session, learned, why_document
-from orchestrator.percepts import Archived, Percept
+from orchestrator.facts import explained, found_session, learned, why_document
+from orchestrator.percepts import Percept
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import SkippedLine
 
 _BATCH = 500
 """Facts that one transaction of an import stores: others who write wait no longer than for that."""
-_SHOWN = 20
-"""Facts that are left out and shown to people."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
 
@@ -51,14 +49,6 @@ def list_(front: Front, ref: str | None, as_json: bool) -> None:
         say_percepts(front, percepts)
         return
     front.output.print_json(percepts_document(percepts, engrams, edges))
-
-
-def say_percepts(front: Front, percepts: Sequence[Percept]) -> None:
-    """For people."""
-    for percept in percepts:
-        front.output.say(f"{_line(percept)}  [{', '.join(_marks(percept))}]")
-    if not percepts:
-        front.output.say("nothing is remembered; `memory learn TEXT` keeps a fact")
 
 
 @command.command("learn")
@@ -118,20 +108,11 @@ def forget(front: Front, ref: str, purge: bool, as_json: bool) -> None:
 @click.pass_obj
 def why(front: Front, prompt: tuple[str, ...], agent: str | None, ref: str | None, as_json: bool) -> None:
     """Which facts an agent would be told with that prompt, which not, and why. Nobody is called, and no fact counts as used."""
-    store = front.store(read_only=True)
-    document = why_document(front, store, " ".join(prompt), agent=agent, ref=ref)
+    told = explained(front, front.store(read_only=True), " ".join(prompt), agent=agent, ref=ref)
     if as_json:
-        front.output.print_json(document)
-        return
-    sent, withheld = document["chosen"], document["withheld"]
-    front.output.say(f"{document['agent']} would be told {len(sent)} of {len(sent) + len(withheld)} facts" + (":" if sent else ""))
-    weights = {percept.id: percept.weight for percept in store.all_percepts()}
-    for told in sent:
-        front.output.say(f"  {told['id'][:8]}  {weights[told['id']]:3}  {told['score']:.3g}  {told['content']}")
-    for left in withheld[:_SHOWN]:
-        front.output.say(f"  left out: {left['id'][:8]}  {left['content']}  [{left['why']}]")
-    if len(withheld) > _SHOWN:
-        front.output.say(f"  and {len(withheld) - _SHOWN:,} more are left out; --json names all")
+        front.output.print_json(why_document(told))
+    else:
+        say_told(front, told, rest="--json names all")
 
 
 @command.command("stale")
@@ -146,13 +127,7 @@ def stale(front: Front, as_json: bool) -> None:
     if as_json:
         front.output.print_json(stale_document(found, None if after is None else front.upkeep.archive_after_days))
         return
-    if after is None:
-        front.output.say("nothing goes to the archive for its age: global_archive_after_days is negative")
-    for one in found:
-        left_text = "" if after is None else f", {_duration(one.seconds_left)} left"
-        front.output.say(f"{_line(one.percept)}  [not used for {_duration(one.percept.idle_seconds)}{left_text}]")
-    if not found:
-        front.output.say("no fact can become stale: all of them are core, or of a session")
+    say_stale(front, found, never=after is None)
 
 
 @command.command("archive")
@@ -166,10 +141,7 @@ def archive(front: Front, as_json: bool) -> None:
     if as_json:
         front.output.print_json(archive_document(found))
         return
-    for one in found:
-        front.output.say(f"{_line(one.percept)}  [{one.reason}{_when(one)}]")
-    if not found:
-        front.output.say("the archive is empty")
+    say_archived(front, found)
 
 
 @command.command("restore")
@@ -219,10 +191,10 @@ def import_(front: Front, file: Path, as_json: bool) -> None:
     new = [is_new for start in range(0, len(given.percepts), _BATCH) for is_new in store.take_in(given.percepts[start : start + _BATCH], fresh=given.fresh)]
     if given.edges or given.archived:
         store.take_in((), given.edges, given.archived)
-    for line, reason in given.problems[:_SHOWN]:
+    for line, reason in given.problems[:SHOWN]:
         front.output.notice(f"line {line} is left out: {reason}")
-    if len(given.problems) > _SHOWN:
-        front.output.notice(f"and {len(given.problems) - _SHOWN:,} more are left out")
+    if len(given.problems) > SHOWN:
+        front.output.notice(f"and {len(given.problems) - SHOWN:,} more are left out")
     if as_json:
         skipped: list[SkippedLine] = [{"line": line, "why": reason} for line, reason in given.problems]
         front.output.print_json({"format": "escalera.imported/1", "stored": sum(new), "known": len(new) - sum(new), "skipped": skipped})
@@ -257,26 +229,3 @@ def export(front: Front, output: Path | None, _as_json: bool) -> None:
             file.write(text)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from error
-
-
-def _line(percept: Percept) -> str:
-    return f"{percept.id[:8]}  {percept.weight:3}  {percept.content}"
-
-
-def _marks(percept: Percept) -> list[str]:
-    """What else there is to say of it."""
-    marks = [percept.scope, *(["core"] if percept.core else []), *([f"for {percept.consumer}"] if percept.consumer != "all" else [])]
-    return [*marks, *([f"in {percept.workspace}"] if percept.workspace else []), *(["from tool output"] if percept.trust == "tool_output" else [])]
-
-
-def _when(one: Archived) -> str:
-    return "" if one.archived_at is None else f", {one.archived_at:%Y-%m-%d %H:%M} UTC"
-
-
-def _duration(seconds: float) -> str:
-    """In the two largest units that say something."""
-    minutes = int(seconds // 60)
-    days, hours = divmod(minutes // 60, 24)
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"

@@ -124,6 +124,8 @@ def show_plan(output: Output, plan: Plan, *, texts: bool = True) -> None:
         output.say(f"  tool results shortened in turns {spans(plan.fitted.shortened)}")
     withheld = f", {len(plan.chosen.withheld)} withheld" if plan.chosen.withheld else ""
     output.say(f"  remembered facts told: {len(plan.chosen.sent)}{withheld}")
+    if plan.request.tools:
+        output.say(f"  tools offered: {', '.join(tool.name for tool in plan.request.tools)}")
     for notice in plan.notices:
         output.say(f"  note: {notice}")
     for block in plan.texts.blocks if texts else ():

@@ -93,7 +93,18 @@ class ToolBox:
         Each has a thread: one that hangs cannot hold up the turn.
         """
         ended: queue.SimpleQueue[tuple[int, _Outcome | None] | None] = queue.SimpleQueue()
-        context = ToolContext(self._request.workspace, self._request.session, self._request.agent, aloud(self._desk.ask), stop)
+        request, bench, ask = self._request, self._desk.bench, aloud(self._desk.ask)
+        context = ToolContext(
+            request.workspace,
+            request.session,
+            request.agent,
+            ask,
+            stop,
+            permit=bench.permit(ask),
+            environ=bench.environ,
+            off_limits=bench.off_limits,
+            result_chars=self._most,
+        )
 
         def work(position: int, call: ToolCall) -> None:
             ended.put((position, self._outcome(call, context)))

@@ -17,6 +17,7 @@ from orchestrator.lifetimes import Lifetime
 from orchestrator.messages import CostSource
 from orchestrator.modes import Mode
 from orchestrator.percepts import EdgeKind
+from orchestrator.permissions import Effect
 from orchestrator.providers import CheckStatus
 from orchestrator.questions import QuestionState
 from orchestrator.session import NeedSource, NeedStatus, Outcome, Role, State
@@ -391,6 +392,8 @@ class PlanDocument(TypedDict):
     history: HistoryObject
     percepts: PerceptsObject
     budget: BudgetObject
+    tools: list[str]
+    """The names of those that the agent is offered."""
     notices: list[str]
     delivery: Delivery
 
@@ -800,6 +803,12 @@ class QuestionDocument(QuestionObject):
     format: Literal["escalera.question/1"]
 
 
+class ContinuationObject(Lifetime):
+    """A token, which nothing lengthens: each answer brings a new one."""
+
+    token: Stated
+
+
 class WaitingDocument(TypedDict):
     """What the server answers while a turn waits for a question: with the token, another request goes on with it."""
 
@@ -807,9 +816,35 @@ class WaitingDocument(TypedDict):
     session: Stated
     turn: Count
     question: QuestionObject
-    continuation: Stated
-    expiresAt: Moment  # of the token
-    """When the token expires; each answer brings a new one."""
+    continuation: ContinuationObject
+
+
+# -- permissions ---------------------------------------------------------------------------------
+
+
+class PermissionObject(TypedDict):
+    """One rule on what tools may do: of the settings, or allowed when a tool asked."""
+
+    id: str | None
+    """Null for a rule of the settings, which is changed there."""
+    effect: Effect
+    rule: Stated
+    agent: str | None
+    """Null where it counts for every agent."""
+    workspace: str | None
+    """Null where it counts in every workspace."""
+    session: str | None
+    """Null where it counts in every session."""
+    source: Stated
+    """`asked`, or the source of the setting: `file:PATH`, `env:NAME`, `flag`."""
+    created: Moment | None
+
+
+class PermissionsDocument(TypedDict):
+    """`permissions list --json`, what goes before first; `permissions revoke --json` has those that were taken back."""
+
+    format: Literal["escalera.permissions/1"]
+    permissions: list[PermissionObject]
 
 
 # -- background tasks ----------------------------------------------------------------------------
@@ -1151,6 +1186,7 @@ Document = (
     | PerceptDocument
     | QuestionsDocument
     | QuestionDocument
+    | PermissionsDocument
     | TasksDocument
     | TaskDocument
     | ArtifactsDocument

@@ -250,6 +250,21 @@ SETTINGS: tuple[Setting, ...] = (
         hot=False,
         needs_trust=True,
     ),
+    Setting(
+        "permissions.deny",
+        "list",
+        (),
+        "What tools that ask may never do, as in `run(git push *)`, `write(migrations/**)`, `read(.env)`; goes before the other two.",
+        needs_trust=True,
+    ),
+    Setting("permissions.ask", "list", (), "What is asked about each time, whatever has been allowed.", needs_trust=True),
+    Setting(
+        "permissions.allow",
+        "list",
+        (),
+        "What needs no question, in any workspace; `escalera permissions` has what you allowed when you were asked.",
+        needs_trust=True,
+    ),
     Setting("plugins.strict", "bool", False, "A plugin that does not load ends the program instead of being reported.", hot=False, needs_trust=True),
     Setting("plugins.blocked", "list", (), "Plugins that are not loaded, by name or by distribution.", hot=False, needs_trust=True),
 )

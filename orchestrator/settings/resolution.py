@@ -391,7 +391,7 @@ def _set_keys(agent: AgentConfig) -> list[str]:
 def _agent_values(agent: AgentConfig) -> dict[str, Any]:
     """An agent's keys as they may be shown."""
     own = {"provider": agent.provider, "prompt": agent.prompt, "prompt_file": str(agent.prompt_file) if agent.prompt_file else None}
-    return {**own, "prices": dict(agent.prices) or None, **_masked_table(agent.options)}
+    return {**own, "prices": dict(agent.prices) or None, "extra_tools": list(agent.extra_tools) or None, **_masked_table(agent.options)}
 
 
 def _masked_table(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from orchestrator.clock import parse_time
-from orchestrator.messages import CostSource, Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
+from orchestrator.messages import CostSource, Part, Reasoning, Text, ToolCall, ToolResult, Usage, mapping_as_dict, well_formed, well_formed_values
 from orchestrator.percepts import Percept, mark_of, subject_key
 from orchestrator.session import Brief, ExternalSession, LastNeed, Need, NeedSource, Outcome, Reason, Role, Session, State, Turn, TurnError
 from orchestrator.words import statement_of
@@ -34,8 +34,12 @@ def clean_text(text: str | None) -> str | None:
 
 
 def encode(value: Any) -> str:
-    """Compact JSON of a value, cleaned."""
-    return json.dumps(well_formed_values(value), ensure_ascii=False, separators=(",", ":"))
+    """Compact JSON of a value, cleaned; walked through text by text only where the whole is not well formed."""
+    text = _ENCODER.encode(value)
+    return text if "\\u0000" not in text and well_formed(text) is text else _ENCODER.encode(well_formed_values(value))
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=mapping_as_dict)
 
 
 def object_value(payload: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from orchestrator.store import (
     usage,
 )
 from orchestrator.store.database import Database
-from orchestrator.store.log import SqliteTurnLog
+from orchestrator.store.log import Settled, SqliteTurnLog
 from orchestrator.store.questions import Look
 from orchestrator.tasks import StoredTask, TaskState
 
@@ -67,6 +67,7 @@ class SqliteStore:
         self._opened_at = clock.monotonic()
         self._counting = threading.Lock()
         """Held while this process's running time is counted."""
+        self._settled = Settled()
         self._counted = running.NOTHING if database.read_only else database.read(running.opened)
 
     @property
@@ -95,7 +96,7 @@ class SqliteStore:
     def log(self, session: str) -> SqliteTurnLog:
         identity = well_formed(session)
         self._database.read(lambda connection: sessions.require(connection, identity))
-        return SqliteTurnLog(self._database, identity, self._is_held)
+        return SqliteTurnLog(self._database, identity, self._is_held, self._settled)
 
     def list(self, workspace: str | None) -> Sequence[SessionSummary]:
         database = self._database

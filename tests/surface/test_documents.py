@@ -20,9 +20,11 @@ import pytest
 from orchestrator.cli.app import root
 from orchestrator.cli.notify import notification
 from orchestrator.documents.schemas import schemas
+from orchestrator.settings.grants import Grant, GrantStore
 from orchestrator.testing.openai_server import OpenAIServer, chunk, json_reply, reply, sse
 
 from .conftest import Shell
+from .starter import Starter
 
 Document = dict[str, Any]
 
@@ -68,11 +70,11 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document]]:
+def printed(tmp_path_factory: pytest.TempPathFactory, starter: Starter) -> dict[str, list[Document]]:
     """What every command prints in one life of a store: turns that end well and badly, lists full and empty, errors."""
     folder = tmp_path_factory.mktemp("documents")
     (folder / "work").mkdir()
-    run = Run(Shell(folder / "home", folder / "work"))
+    run = Run(Shell(folder / "home", folder / "work", starter=starter))
     with OpenAIServer() as server:
         _configure(run.shell, server.url)
         _empty(run)
@@ -146,6 +148,11 @@ def _questions(run: Run) -> None:
     run("questions show", "no-such-question", code=3)
     process.communicate()
     run("questions list", "--all")
+    GrantStore(run.shell.home / "state" / "permissions.json").add(Grant("g1", "local", str(run.shell.cwd), "run(make *)", None, "2026-01-01T00:00:00Z"))
+    run("permissions list")
+    run("permissions revoke", "--all")
+    run("permissions list")
+    run("permissions revoke", "gone", code=3)
 
 
 def _tasks(run: Run, server: OpenAIServer) -> None:

@@ -191,22 +191,23 @@ def last_lines(text: str, width: int, count: int) -> list[str]:
     """The text's last lines as a terminal of that width breaks them, `count` at most."""
     lines: list[str] = []
     for line in reversed(text.split("\n") if text else []):
-        lines[:0] = _broken(line.expandtabs(), width)
+        lines[:0] = broken(line.expandtabs(), width)
         if len(lines) >= count:
             break
     return lines[-count:]
 
 
-def _broken(line: str, width: int) -> list[str]:
-    broken, used = [""], 0
+def broken(line: str, width: int) -> list[str]:
+    """One line as a terminal of that width breaks it."""
+    lines, used = [""], 0
     for character in line:
         wide = get_cwidth(character)
         if used + wide > width:
-            broken.append("")
+            lines.append("")
             used = 0
-        broken[-1] += character
+        lines[-1] += character
         used += wide
-    return broken
+    return lines
 
 
 def _rows(text: Callable[[], StyleAndTextTuples]) -> ConditionalContainer:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from escalera_openrouter.answer import Answer
 from escalera_openrouter.body import chat_body, encode
 from escalera_openrouter.failures import excerpt, http_failure
-from escalera_openrouter.json_text import Nesting, is_document
+from escalera_openrouter.json_text import Nesting, clean_object, is_document
 from escalera_openrouter.sse import EventParser, EventTooLarge, ServerEvent
 from orchestrator.errors import (
     AuthFailed,
@@ -111,7 +111,7 @@ class OpenAIProvider:
         headers = {"content-type": "application/json", **endpoint.open_headers, **dict.fromkeys(endpoint.headers, _MASK)}
         if endpoint.api_key is not None or endpoint.token_cmd:
             headers["authorization"] = f"Bearer {_MASK}"
-        return {"method": "POST", "url": endpoint.chat_url, "headers": headers, "body": self._body(request)}
+        return {"method": "POST", "url": endpoint.chat_url, "headers": headers, "body": clean_object(self._body(request))}
 
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
         """Send one call. No retries and no redirects; both are decisions of others."""
