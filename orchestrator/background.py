@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +24,10 @@ from orchestrator.store import Store
 from orchestrator.tasks import StoredTask, TaskState
 
 if TYPE_CHECKING:
+    from orchestrator.dispatch.desk import Watch
+    from orchestrator.escalation import Workplace
     from orchestrator.planning.case import Wish
+    from orchestrator.recording import Report
 
 LOOK_EVERY = 0.25
 """Seconds between two looks of a runner at whether its task shall end."""
@@ -74,42 +77,56 @@ def _detached(arguments: Sequence[str], *, cwd: str, environ: Mapping[str, str])
     subprocess.Popen(arguments, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True, **apart)
 
 
+Ended = tuple[TaskState, Mapping[str, Any], int]
+"""How a turn ended as a task's: its state, the document and the exit code of page 6."""
+
+
 def run_task(premises: Premises, store: Store, identity: str, cancel: Cancel) -> int:
     """Carry out a task, and store how it ended; `cancel` ends it early. Raises `NotFound` for one that is not there to be run."""
     task = store.hold_task(identity, LEASE_TTL)
     if task is None:
         raise NotFound(f"task {identity} is run by another process, or is over")
+    return run_held(premises, store, identity, cancel, lambda: _carried_out(premises, store, task, cancel))
+
+
+def run_held(premises: Premises, store: Store, identity: str, cancel: Cancel, work: Callable[[], Ended]) -> int:
+    """Do the work of a task that is held, hold it meanwhile, and store how it ended; `cancel` is set where somebody wants it to end."""
     done = threading.Event()
-    keeper = threading.Thread(target=_keep, args=(premises, store, task.id, cancel, done), name="task", daemon=True)
+    keeper = threading.Thread(target=_keep, args=(premises, store, identity, cancel, done), name="task", daemon=True)
     keeper.start()
     try:
-        state, document, code = _carried_out(premises, store, task, cancel)
+        state, document, code = work()
     except EscaleraError as error:
         state, document, code = TaskState.FAILED, error_document(error), error.exit_code
     finally:
         done.set()
         keeper.join()
-    store.end_task(task.id, state, document, code)
+    store.end_task(identity, state, document, code)
     return code
 
 
-def _carried_out(premises: Premises, store: Store, task: StoredTask, cancel: Cancel) -> tuple[TaskState, Mapping[str, Any], int]:
+def turn_taken(place: Workplace, session: str, wish: Wish, *, asking: Asking, cancel: Cancel, watch: Watch, loaded: bool = True) -> tuple[Report, Ended]:
+    """One turn, and how it ended. Raises what keeps it from coming to be."""
     from orchestrator.escalation import take_turn
 
-    order = task.order
-    session = store.find(task.session, premises.workspace)
-    premises = premises.at(session.workspace)
-    broker = premises.broker(store)
-    place = premises.workplace(store, session.workspace, turn_timeout=order["timeout"])
-    asking = Asking(broker, cancel, human=None, waits=bool(order["wait_questions"]), watch=_unseen)
-    report = take_turn(place, session.id, _wish(order), cancel=cancel, ask=asking, watch=_unseen)
-    if report.error is None and order["due"]:
-        store.mark_questions_told(order["due"])
+    report = take_turn(place, session, wish, cancel=cancel, ask=asking, watch=watch, loaded=loaded)
     report = replace(report, notices=(*report.notices, *asking.denied, *map(left_open, asking.left)))
     document = turn_document(report, open_questions=[question.id for question in asking.left])
     code = asking.exit_code if report.error is None else report.error.exit_code
     state = _ENDS.get(report.turn.outcome, TaskState.COMPLETED) if report.error is not None else TaskState.COMPLETED
-    return state, cast("Mapping[str, Any]", document), code
+    return report, (state, cast("Mapping[str, Any]", document), code)
+
+
+def _carried_out(premises: Premises, store: Store, task: StoredTask, cancel: Cancel) -> Ended:
+    order = task.order
+    session = store.find(task.session, premises.workspace)
+    premises = premises.at(session.workspace)
+    place = premises.workplace(store, session.workspace, turn_timeout=order["timeout"])
+    asking = Asking(premises.broker(store), cancel, human=None, waits=bool(order["wait_questions"]), watch=_unseen)
+    report, ended = turn_taken(place, session.id, _wish(order), asking=asking, cancel=cancel, watch=_unseen)
+    if report.error is None and order["due"]:
+        store.mark_questions_told(order["due"])
+    return ended
 
 
 def _wish(order: Mapping[str, Any]) -> Wish:

@@ -36,6 +36,7 @@ COMMANDS = {
     "tasks": "turns in the background: list, show, result, cancel",
     "artifacts": "large answers and tool results, and attached files: list, show",
     "serve": "sessions over HTTP, and the orchestrator as if it were a model",
+    "mcp": "the orchestrator as a server for MCP hosts: Claude Code, Cursor and others",
     "usage": "tokens, cache shares and cost",
     "agents": "configured agents: list, check, use, add",
     "plugins": "what is installed, and what failed to load",
