@@ -1,4 +1,4 @@
-"""The command line from outside: every test runs the installed program as a process of its own."""
+"""The command line from outside: every test runs the program as a process of its own (`starter.py` says how that is made quick)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .starter import Starter
 
 PROGRAM = str(Path(sys.executable).with_name("escalera"))
 Result = subprocess.CompletedProcess[str]
@@ -56,6 +58,8 @@ class Shell:
     cwd: Path
     more: Mapping[str, str] = field(default_factory=dict)
     """Variables that its commands see besides."""
+    starter: Starter | None = None
+    """Without it the program is started from nothing."""
 
     @property
     def environ(self) -> dict[str, str]:
@@ -63,6 +67,13 @@ class Shell:
         return kept | {"ESCALERA_HOME": str(self.home), "PYTHONIOENCODING": "utf-8"} | self.more
 
     def run(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
+        if self.starter is None or any(name.startswith(("PYTHON", "LANG", "LC_")) for name in (*self.more, *environ)):
+            return self.start_and_wait(*arguments, stdin=stdin, **environ)
+        done = self.starter.run(PROGRAM, arguments, self.cwd, self.environ | environ, (stdin or "").encode(), timeout=60)
+        return Result(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def start_and_wait(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
+        """The installed program itself, from its first byte."""
         return subprocess.run(
             [PROGRAM, *arguments],
             cwd=self.cwd,
@@ -77,6 +88,8 @@ class Shell:
 
     def raw(self, *arguments: str, stdin: bytes = b"", limit: Callable[[], None] | None = None) -> subprocess.CompletedProcess[bytes]:
         """With bytes on both sides; `limit` runs in the child before the program."""
+        if self.starter and not limit:
+            return self.starter.run(PROGRAM, arguments, self.cwd, self.environ, stdin, timeout=60)
         return subprocess.run(
             [PROGRAM, *arguments], cwd=self.cwd, env=self.environ, input=stdin, capture_output=True, timeout=60, check=False, preexec_fn=limit
         )
@@ -122,6 +135,10 @@ class Shell:
             tables = ("sessions", "turns", "steps", "external_sessions", "percepts")
             return {table: database.execute(f"SELECT * FROM {table}").fetchall() for table in tables}  # noqa: S608  # names of ours
 
+    def elsewhere(self, home: Path, cwd: Path) -> Shell:
+        """Another home, or another working directory."""
+        return replace(self, home=home, cwd=cwd)
+
     def configure(self, text: str) -> None:
         (self.home / "config").mkdir(parents=True, exist_ok=True)
         (self.home / "config" / "config.toml").write_text(text, encoding="utf-8")
@@ -152,10 +169,16 @@ def answering(body: bytes, status: int = 200, content_type: str = "application/j
             thread.join()
 
 
+@pytest.fixture(scope="session")
+def starter() -> Iterator[Starter]:
+    with Starter() as running:
+        yield running
+
+
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path: Path, starter: Starter) -> Shell:
     (tmp_path / "work").mkdir()
-    return Shell(tmp_path / "home", tmp_path / "work")
+    return Shell(tmp_path / "home", tmp_path / "work", starter=starter)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from orchestrator.documents.schemas import schemas
 from orchestrator.testing.openai_server import OpenAIServer, chunk, json_reply, reply, sse
 
 from .conftest import Shell
+from .starter import Starter
 
 Document = dict[str, Any]
 
@@ -68,11 +69,11 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document]]:
+def printed(tmp_path_factory: pytest.TempPathFactory, starter: Starter) -> dict[str, list[Document]]:
     """What every command prints in one life of a store: turns that end well and badly, lists full and empty, errors."""
     folder = tmp_path_factory.mktemp("documents")
     (folder / "work").mkdir()
-    run = Run(Shell(folder / "home", folder / "work"))
+    run = Run(Shell(folder / "home", folder / "work", starter=starter))
     with OpenAIServer() as server:
         _configure(run.shell, server.url)
         _empty(run)

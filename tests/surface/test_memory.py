@@ -176,7 +176,7 @@ def test_everything_that_is_exported_is_imported_again(shell: Shell, tmp_path: P
     first = shell.json("memory", "export", "--json")
     assert shell.run("memory", "export", "-o", str(tmp_path / "all.json")).returncode == 0
     assert json.loads((tmp_path / "all.json").read_text("utf-8")) == first
-    other = Shell(tmp_path / "other", shell.cwd)
+    other = shell.elsewhere(tmp_path / "other", shell.cwd)
 
     imported = other.json("memory", "import", str(tmp_path / "all.json"), "--json")
 
