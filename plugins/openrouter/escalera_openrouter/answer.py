@@ -106,6 +106,11 @@ class Answer:
         return self._ended
 
     @property
+    def closed(self) -> bool:
+        """Whether the server has marked the end of its stream."""
+        return self._closed
+
+    @property
     def begun(self) -> bool:
         """Whether any event has come."""
         return self._chunks > 0

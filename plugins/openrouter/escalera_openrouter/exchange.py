@@ -93,7 +93,7 @@ class HttpExchange(Exchange[Head | bytes]):
     def chunks(self) -> Iterator[bytes]:
         """The body as it comes; ends when it ends or breaks (`broken`), or when the grace is over."""
         while isinstance(item := self.next(), bytes):
-            yield item
+            yield b"".join([item, *(more for more in self.at_hand() if isinstance(more, bytes))])
         self.broken = item if isinstance(item, Exception) else None
 
 

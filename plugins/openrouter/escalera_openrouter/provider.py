@@ -30,6 +30,7 @@ from orchestrator.errors import (
     TimedOut,
     Unavailable,
 )
+from orchestrator.exchange import joined_texts
 from orchestrator.messages import CostSource, read_json
 from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts
 
@@ -308,11 +309,9 @@ def _stream(exchange: HttpExchange, answer: Answer, begin: bytes, where: str) ->
 def _parsed(parser: EventParser, exchange: HttpExchange, answer: Answer, begin: bytes, where: str) -> Iterator[Event]:
     try:
         for chunk in chain((begin,), exchange.chunks()):
-            for event in parser.feed(chunk):
-                if event.data.strip() == "[DONE]":
-                    answer.close()
-                    return
-                yield from answer.data(event.data, event.name)
+            yield from joined_texts(_told(parser.feed(chunk), answer))
+            if answer.closed:
+                return
             if answer.ended:
                 exchange.complete()
             else:
@@ -320,6 +319,15 @@ def _parsed(parser: EventParser, exchange: HttpExchange, answer: Answer, begin: 
     except EventTooLarge as error:
         raise ProtocolError(f"{where}: {error}.") from error
     yield from _last(parser.close(), answer, cut=exchange.broken is not None)
+
+
+def _told(events: Iterator[ServerEvent], answer: Answer) -> Iterator[Event]:
+    """What the events of one chunk tell, up to the server's own end mark."""
+    for event in events:
+        if event.data.strip() == "[DONE]":
+            answer.close()
+            return
+        yield from answer.data(event.data, event.name)
 
 
 def _last(events: Iterator[ServerEvent], answer: Answer, *, cut: bool) -> Iterator[Event]:
