@@ -379,7 +379,7 @@ def test_h14_an_idle_server_stays_for_a_running_turn_and_ends_when_that_is_over(
     assert home.service.may_end() is False
     go_on.set()
     assert run.ended.wait(10)
-    wait_for_threads()
+    home.service.stop(0)
 
     assert home.service.may_end() is True
 
@@ -389,12 +389,6 @@ def run_alone(home: Home, session: str, started: threading.Event) -> Any:
     run = home.service.take(home.service.store.find(session, ""), Order(Wish("go")))
     assert started.wait(10)
     return run
-
-
-def wait_for_threads() -> None:
-    for thread in threading.enumerate():
-        if thread.name.startswith("turn-"):
-            thread.join(10)
 
 
 def test_h14_a_server_without_idle_exit_never_ends(home: Home) -> None:
