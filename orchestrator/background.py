@@ -15,6 +15,7 @@ from orchestrator.dispatch.desk import Shown
 from orchestrator.documents.error import error_document
 from orchestrator.documents.turn import turn_document
 from orchestrator.errors import EscaleraError, NotFound, StoreError
+from orchestrator.keeping import Keeper
 from orchestrator.lifetimes import LEASE_TTL, begun, whole_ms
 from orchestrator.premises import Premises
 from orchestrator.providers import Cancel
@@ -52,6 +53,10 @@ def start_task(
     task = StoredTask(premises.new_id(), session.id, order, whole_ms(now), begun(now, ttl=ttl, max_age=max_age))
     store.settle_tasks()
     store.add_task(task, LEASE_TTL)
+    keeper = Keeper(store, premises.artifact_terms, session.id, None, premises.new_id)
+    for name, content in wish.files:
+        keeper.file(name, content)
+    premises.tell_once(*keeper.problems)
     try:
         _detached([*premises.child_arguments(), "tasks", "run", task.id], cwd=premises.workspace, environ=premises.environ)
     except OSError as error:

@@ -19,6 +19,7 @@ from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts import ArtifactTerms
     from orchestrator.broker import Broker
     from orchestrator.crew import Crew
     from orchestrator.escalation import Workplace
@@ -402,7 +403,17 @@ class Premises:
             log=self.log,
             wires=self.wires,
             upkeep=self.upkeep,
+            artifacts=self.artifact_terms,
         )
+
+    @property
+    def artifact_terms(self) -> ArtifactTerms:
+        """What is kept as an artifact, and for how long."""
+        from orchestrator.artifacts import ArtifactTerms
+
+        value, idle = self.settings.value, self.settings.value("artifacts.idle_ttl")
+        ttl, idle_ttl = timedelta(seconds=value("artifacts.ttl")), None if idle is None else timedelta(seconds=idle)
+        return ArtifactTerms(value("artifacts.inline_max"), ttl, idle_ttl, value("artifacts.quota"))
 
     @property
     def upkeep(self) -> Upkeep:
@@ -466,4 +477,6 @@ class Premises:
                 from orchestrator.memory.upkeep import keep_up
 
                 self.tell_once(*keep_up(store, premises.upkeep))
+                with suppress(EscaleraError):
+                    store.collect_artifacts()
                 return

@@ -33,6 +33,7 @@ COMMANDS = {
     "memory": "remembered facts: list, learn, forget, why, stale, archive, restore, consolidate, import, export",
     "questions": "what agents ask while they work: list, show, answer, watch",
     "tasks": "turns in the background: list, show, result, cancel",
+    "artifacts": "large answers and tool results, and attached files: list, show",
     "serve": "sessions over HTTP, and the orchestrator as if it were a model",
     "usage": "tokens, cache shares and cost",
     "agents": "configured agents: list, check, use, add",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from orchestrator.clock import Clock
-from orchestrator.messages import Part, Usage
+from orchestrator.messages import Part, ToolCall, Usage
 from orchestrator.providers import NO_WIRE, Ask, Cancel, Wire
 
 
@@ -22,6 +22,11 @@ class Shown:
 
 Watch = Callable[[Shown], None]
 Record = Callable[[Part], None]
+Whole = Callable[[ToolCall, str], None]
+
+
+def _nowhere(_call: ToolCall, _text: str) -> None:
+    """Nobody keeps it."""
 
 
 @dataclass(slots=True)
@@ -56,6 +61,8 @@ class Desk:
     """Called with each finished step, in order, before the next one begins."""
     new_id: Callable[[], str]
     wire: Wire = NO_WIRE
+    whole: Whole = _nowhere
+    """Called with all that a tool gave, before the step that has only head and tail of it."""
 
     def notice(self, answered: Answered, text: str) -> None:
         """Tell it at once, and keep it for the turn document."""

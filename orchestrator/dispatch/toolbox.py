@@ -139,6 +139,8 @@ class ToolBox:
         text = well_formed(outcome.text)
         remark = self._repeats.remark(call, text, outcome.is_error)
         room = None if self._most is None else max(1, self._most - len(remark))
+        if room is not None and len(text) > room:
+            self._desk.whole(call, text)
         result = ToolResult(call.id, shortened(text, room) + remark, is_error=outcome.is_error)
         self._answered.steps.append(result)
         self._desk.record(result)

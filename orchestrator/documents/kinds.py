@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from orchestrator.artifacts import ArtifactKind
 from orchestrator.history.fit import Why
 from orchestrator.history.scope import ScopeName
 from orchestrator.lifetimes import Lifetime
@@ -115,6 +116,8 @@ class TurnFields(TypedDict):
     """The primary turn that handed over."""
     open_questions: list[Stated]
     """Questions of the agent that wait for a human though the turn has ended, by id."""
+    artifacts: list[Stated]
+    """What of the turn is kept as an artifact, by id."""
 
 
 class TurnDocument(TurnFields):
@@ -844,6 +847,40 @@ class TaskDocument(TaskObject):
     format: Literal["escalera.task/1"]
 
 
+# -- artifacts -----------------------------------------------------------------------------------
+
+
+class ArtifactObject(Lifetime):
+    """A large answer or tool result, or an attached file, that is kept until it expires."""
+
+    id: Stated
+    kind: ArtifactKind
+    name: str | None
+    """The tool whose result it is, or the file's name."""
+    session: Stated
+    turn: Count | None
+    """Null for a file of a background turn."""
+    size: Count
+    """In bytes."""
+    sha256: Annotated[str, Schema(pattern="^[0-9a-f]{64}$")]
+    created: Moment
+
+
+class ArtifactsDocument(TypedDict):
+    """`artifacts list --json`, oldest first."""
+
+    format: Literal["escalera.artifacts/1"]
+    artifacts: list[ArtifactObject]
+
+
+class ArtifactDocument(ArtifactObject):
+    """`artifacts show --json`."""
+
+    format: Literal["escalera.artifact/1"]
+    text: str
+    """What it holds; what is no UTF-8 of it is replaced."""
+
+
 # -- agents, plugins, settings -------------------------------------------------------------------
 
 
@@ -1120,6 +1157,8 @@ Document = (
     | QuestionDocument
     | TasksDocument
     | TaskDocument
+    | ArtifactsDocument
+    | ArtifactDocument
     | WhyDocument
     | StaleDocument
     | ArchiveDocument

@@ -45,6 +45,8 @@ class Wish:
     fresh: bool = False
     continues: int | None = None
     """The primary turn that handed over, whose prompt this is."""
+    files: tuple[tuple[str, bytes], ...] = ()
+    """The files that go with the prompt, whose texts stand in it: name and content."""
 
     @property
     def said(self) -> str:

@@ -13,6 +13,7 @@ from itertools import product
 from orchestrator.messages import Part
 from orchestrator.session import COMPLETED, Outcome, Role, Turn
 from orchestrator.store import rows
+from orchestrator.store.artifacts import made_whole
 from orchestrator.store.database import Database
 from orchestrator.store.turns import next_index
 
@@ -120,7 +121,8 @@ class SqliteTurnLog:
         query = f"SELECT turn, seq, payload FROM steps WHERE turn IN ({_marks(identities)}) ORDER BY turn, seq"
         stored = connection.execute(query, identities).fetchall()
         found: dict[int, list[rows.Row]] = {}
-        for (turn, seq, _), fields in zip(stored, rows.decoded([payload for _, _, payload in stored]), strict=True):
+        decoded = made_whole(connection, rows.decoded([payload for _, _, payload in stored]))
+        for (turn, seq, _), fields in zip(stored, decoded, strict=True):
             found.setdefault(turn, []).append((seq, fields))
         return found
 

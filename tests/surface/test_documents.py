@@ -80,6 +80,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document
         _events(run, server)
         _questions(run)
         _tasks(run, server)
+        _artifacts(run, server)
         _sessions(run, folder)
         _others(run, folder)
     run.documents["notify.command"].append({**notification("answer", session="s", agent="a", text="Done.")})
@@ -157,6 +158,16 @@ def _tasks(run: Run, server: OpenAIServer) -> None:
     run("tasks show", task)
     run("tasks cancel", task, code=1)
     run("tasks list")
+
+
+def _artifacts(run: Run, server: OpenAIServer) -> None:
+    """An attached file, and one that is not there."""
+    run("artifacts list")
+    server.add(reply("I see."))
+    (identity,) = run("ask", "--primary", "--file", "claude", "look")["artifacts"]
+    assert len(run("artifacts list")["artifacts"]) == 1
+    assert run("artifacts show", identity)["text"] == (run.shell.cwd / "claude").read_text("utf-8")
+    run("artifacts show", "no-such-artifact", code=3)
 
 
 def _sessions(run: Run, folder: Path) -> None:
