@@ -232,6 +232,13 @@ class Service:
         with self._lock:
             self._sweep()
 
+    def tidy(self) -> None:
+        """Write down and remove in the store what is over; where that cannot be done now, another time."""
+        with suppress(StoreError):
+            self.store.settle_questions()
+            self.store.settle_tasks()
+            self.store.collect_artifacts()
+
     def _sweep(self) -> None:
         limit, now = self.premises.settings.value("server.session_idle"), self._now()
         for session, served in list(self._sessions.items()):
