@@ -22,6 +22,7 @@ from orchestrator.server.gate import Gate
 from orchestrator.server.openai.routes import openai_routes
 from orchestrator.server.openapi import document_of
 from orchestrator.server.problems import problem, refusal, refused
+from orchestrator.server.routes.artifacts import artifact_routes
 from orchestrator.server.routes.memory import memory_routes
 from orchestrator.server.routes.needs import need_routes
 from orchestrator.server.routes.questions import question_routes
@@ -30,6 +31,8 @@ from orchestrator.server.routes.settings import setting_routes
 from orchestrator.server.routes.tasks import task_routes
 from orchestrator.server.routes.turns import turn_routes
 from orchestrator.server.service import Service
+
+ROUTES = (session_routes, need_routes, turn_routes, memory_routes, question_routes, task_routes, artifact_routes, setting_routes, openai_routes)
 
 
 def create_app(
@@ -56,7 +59,7 @@ def create_app(
     service = Service(premises, owns=owns)
     app = FastAPI(title="Escalera", version=__version__, docs_url=None, redoc_url=None, lifespan=_lifespan)
     app.state.service = service
-    for routes in (session_routes, need_routes, turn_routes, memory_routes, question_routes, task_routes, setting_routes, openai_routes):
+    for routes in ROUTES:
         routes(app, service)
     _explain_errors(app)
     app.openapi = lambda: document_of(app)  # type: ignore[method-assign]  # the way that FastAPI documents

@@ -16,9 +16,9 @@ Document = dict[str, Any]
 _GIVES = "x-gives"
 
 
-def gives(kind: str, status: int = 200, *, waits: bool = False) -> Document:
+def gives(kind: str, *statuses: int, waits: bool = False) -> Document:
     """For a route: which document of `documents.kinds` it answers with; one that `waits` may also answer that a question is open."""
-    return {_GIVES: {str(status): kind, **({"202": "WaitingDocument"} if waits else {})}}
+    return {_GIVES: {**{str(status): kind for status in statuses or (200,)}, **({"202": "WaitingDocument"} if waits else {})}}
 
 
 def document_of(app: FastAPI) -> Document:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,17 +22,17 @@ from orchestrator.server.service import CANCEL_SECONDS, STOP_SECONDS, Service
 LOOK_EVERY = 1.0
 """Seconds between two looks at whether something held is to be let go, or the server may end."""
 
+TIDY_EVERY = 600.0
+"""Seconds between two rounds in which the store is rid of what is over."""
+
 
 def listen(host: str, port: int) -> socket.socket:
     """The socket; port 0 is any. Raises `UsageError`."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        return socket.create_server(address[:2], family=family)
     except OSError as error:
         raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror or error}", hint="choose another one with --host or --port") from error
-    return listening
 
 
 def run(app: FastAPI, listening: socket.socket, *, ready: Callable[[], None] = lambda: None) -> None:
@@ -87,8 +88,12 @@ class Server(uvicorn.Server):
         await stopping
 
     async def _look(self) -> None:
+        tidied = time.monotonic()
         while not self.should_exit:
             await asyncio.sleep(LOOK_EVERY)
             self._service.sweep()
+            if time.monotonic() - tidied >= TIDY_EVERY:
+                tidied = time.monotonic()
+                await run_in_threadpool(self._service.tidy)
             if await run_in_threadpool(self._service.may_end):
                 self.should_exit = True

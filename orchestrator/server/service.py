@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from orchestrator.asking import Asking, left_open
 from orchestrator.continuation import Tokens
 from orchestrator.documents.turn import turn_document
-from orchestrator.errors import ServerBusy, StoreError
-from orchestrator.escalation import Workplace, begin_session, take_turn
+from orchestrator.errors import EscaleraError, ServerBusy, StoreError
+from orchestrator.escalation import Workplace, take_turn
 from orchestrator.premises import Premises
 from orchestrator.server.client_tools import ClientTools
 from orchestrator.server.idle import Idleness
 from orchestrator.server.runs import Run
+from orchestrator.server.workers import Workers
 from orchestrator.session import Session
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ class Service:
         self._lock = threading.RLock()
         self._sessions: dict[str, Served] = {}
         self._kept: dict[str, _Kept] = {}
-        self._running: dict[Run, threading.Thread] = {}
+        self._running: dict[Run, threading.Event] = {}
+        """Each with what is set when nothing of it is left to do."""
+        self._workers = Workers("turn")
         self._runtime: dict[str, object] = {}
         """Settings that were set while the server runs."""
         self._elsewhere: dict[str, Premises] = {}
@@ -119,9 +122,8 @@ class Service:
             run = Run(session.id, key=order.key, tools=order.tools)
             run.opening = order.opening
             served.runs.append(run)
-            thread = threading.Thread(target=self._carry_out, args=(run, served, session, order), name=f"turn-{session.id[:8]}", daemon=True)
-            self._running[run] = thread
-        thread.start()
+            self._running[run] = threading.Event()
+        self._workers.start(lambda: self._carry_out(run, served, session, order))
         return run
 
     def run_of(self, session: str, turn: int) -> Run | None:
@@ -160,24 +162,35 @@ class Service:
             self.premises.crashed(fault)
         finally:
             with self._lock:
-                self._running.pop(run, None)
+                left = self._running.pop(run)
                 self._use(served)
+            left.set()
 
     def _turn(self, run: Run, served: Served, session: Session, order: Order) -> TurnDocument:
         with self.place(session.workspace, timeout=order.timeout) as place:
             if order.tools is not None or order.client_prompt:
                 tools = () if order.tools is None else order.tools.tools
                 place = replace(place, additions=replace(place.additions, client_prompt=order.client_prompt, client_tools=tools))
-            if order.begins:
-                begin_session(place, session, order.wish, first=False)
             asking = Asking(self.broker, run.cancel, human=None, waits=order.wait_questions, watch=run.show)
-            report = take_turn(place, session.id, order.wish, cancel=run.cancel, ask=asking, watch=run.show, loaded=served.loaded)
+            with self._begun(session) if order.begins else nullcontext():
+                report = take_turn(place, session.id, order.wish, cancel=run.cancel, ask=asking, watch=run.show, loaded=served.loaded)
             served.loaded = False
             run.failure = report.error
             if order.due and report.error is None:
                 self.broker.told(*order.due)
         report = replace(report, notices=(*report.notices, *asking.denied, *map(left_open, asking.left)))
         return turn_document(report, open_questions=[question.id for question in asking.left])
+
+    @contextmanager
+    def _begun(self, session: Session) -> Iterator[None]:
+        """Store it for its first turn, and remove it again where that does not come to be."""
+        self.store.create(session)
+        try:
+            yield
+        except EscaleraError:
+            with suppress(EscaleraError):  # a turn is in it after all, or it is gone
+                self.store.drop(session.id, 0)
+            raise
 
     @contextmanager
     def place(self, workspace: str, *, timeout: float | None = None) -> Iterator[Workplace]:
@@ -218,6 +231,13 @@ class Service:
         """Let go of what nobody has used for long enough."""
         with self._lock:
             self._sweep()
+
+    def tidy(self) -> None:
+        """Write down and remove in the store what is over; where that cannot be done now, another time."""
+        with suppress(StoreError):
+            self.store.settle_questions()
+            self.store.settle_tasks()
+            self.store.collect_artifacts()
 
     def _sweep(self) -> None:
         limit, now = self.premises.settings.value("server.session_idle"), self._now()
@@ -266,8 +286,8 @@ class Service:
         for run in running:
             run.cancel.set("the server stops")
         until = self._now() + CANCEL_SECONDS
-        for thread in running.values():
-            thread.join(max(0.0, until - self._now()))
+        for left in running.values():
+            left.wait(max(0.0, until - self._now()))
 
     def close(self) -> None:
         """Stop, and let go of agents and store where they are ours."""

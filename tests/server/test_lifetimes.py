@@ -281,6 +281,45 @@ def test_h4_an_unknown_task_may_have_expired(home: Home) -> None:
         assert "may have expired" in response.json()["error"]["hint"]
 
 
+def artifact(home: Home) -> str:
+    """A large answer, kept as one."""
+    home.local.will(says("x" * 70_000))
+    document = home.post(f"/v1/sessions/{home.begin().id}/turns", {"prompt": "much"}).json()
+    identity: str = document["artifacts"][0]
+    return identity
+
+
+def test_h5_no_read_of_an_artifact_moves_its_expiry(home: Home) -> None:
+    identity = artifact(home)
+    home.clock.seconds = 12 * HOURS
+
+    shown, body = home.get(f"/v1/artifacts/{identity}"), home.get(f"/v1/artifacts/{identity}/body")
+
+    assert (life(shown.json())[1], len(shown.json()["text"]), len(body.content)) == (24 * HOURS, 70_000, 70_000)
+    assert (body.headers["cache-control"], body.headers["x-content-type-options"]) == ("no-store", "nosniff")
+    assert [life(entry)[1] for entry in home.get("/v1/artifacts").json()["artifacts"]] == [24 * HOURS]
+
+
+def test_h6_one_that_opted_in_lives_by_being_read_up_to_its_ceiling(home: Home) -> None:
+    home.config += "[artifacts]\nidle_ttl = '2h'\n"
+    identity = artifact(home)
+    for hours in range(1, 24):
+        home.clock.seconds = hours * HOURS
+        home.get("/v1/artifacts")
+        assert life(home.get(f"/v1/artifacts/{identity}").json())[1] == min(hours + 2, 24) * HOURS
+
+
+def test_h7_past_its_expiry_nothing_of_it_is_served_though_it_is_not_collected_yet(home: Home) -> None:
+    identity = artifact(home)
+    home.clock.seconds = 24 * HOURS
+
+    for path in (f"/v1/artifacts/{identity}", f"/v1/artifacts/{identity}/body"):
+        response = home.get(path)
+        assert (response.status_code, "x" * 100 in response.text) == (404, False)
+    home.service.tidy()
+    assert home.get("/v1/artifacts").json()["artifacts"] == []
+
+
 def waiting(home: Home) -> tuple[str, dict[str, Any]]:
     """A turn that waits for its question: where it is gone on with, and what the client was told."""
     home.local.will([Question("May I?"), *says("Done.")])
@@ -379,7 +418,7 @@ def test_h14_an_idle_server_stays_for_a_running_turn_and_ends_when_that_is_over(
     assert home.service.may_end() is False
     go_on.set()
     assert run.ended.wait(10)
-    wait_for_threads()
+    home.service.stop(0)
 
     assert home.service.may_end() is True
 
@@ -389,12 +428,6 @@ def run_alone(home: Home, session: str, started: threading.Event) -> Any:
     run = home.service.take(home.service.store.find(session, ""), Order(Wish("go")))
     assert started.wait(10)
     return run
-
-
-def wait_for_threads() -> None:
-    for thread in threading.enumerate():
-        if thread.name.startswith("turn-"):
-            thread.join(10)
 
 
 def test_h14_a_server_without_idle_exit_never_ends(home: Home) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -52,9 +53,13 @@ class Model:
         known = ", ".join([MODEL, *(f"{MODEL}/{agent}" for agent in self._premises.settings.agents)])
         raise Refused(404, f"there is no model {model[:80]!r} here; there are: {known}", code="model_not_found")
 
-    def begun(self, talk: Talk, body: ChatBody | ResponsesBody, ref: str | None, previous: str | None) -> tuple[Run, Opening]:
+    async def begun(self, talk: Talk, body: ChatBody | ResponsesBody, ref: str | None, previous: str | None) -> tuple[Run, Opening]:
         """The turn, begun or gone on with, and how far its client has been told of it."""
-        self._premises.refresh()
+        if talk.results or (not talk.before and ref is None and previous is None and body.user is None):  # needs no look into the store
+            return self._begun(talk, body, ref, previous)
+        return await run_in_threadpool(self._begun, talk, body, ref, previous)
+
+    def _begun(self, talk: Talk, body: ChatBody | ResponsesBody, ref: str | None, previous: str | None) -> tuple[Run, Opening]:
         choice = self.choice_of(body.model)
         schemas = body.schemas()
         if talk.results:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from orchestrator.documents.error import error_object
@@ -41,7 +40,7 @@ def openai_routes(app: FastAPI, service: Service) -> None:
     async def chat_completions(request: Request, body: ChatBody, escalera_session: SessionHeader = None) -> Response:
         """A turn, as a chat completion."""
         talk = body.talk()
-        run, opening = await run_in_threadpool(model.begun, talk, body, escalera_session, None)
+        run, opening = await model.begun(talk, body, escalera_session, None)
         with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         form = chat.Form(f"chatcmpl-{run.identity}", int(now().timestamp()), body.model, with_usage)
         if not body.stream:
@@ -52,7 +51,7 @@ def openai_routes(app: FastAPI, service: Service) -> None:
     async def create_response(request: Request, body: ResponsesBody, escalera_session: SessionHeader = None) -> Response:
         """A turn, as a response."""
         talk = body.talk()
-        run, opening = await run_in_threadpool(model.begun, talk, body, escalera_session, body.previous_response_id)
+        run, opening = await model.begun(talk, body, escalera_session, body.previous_response_id)
         await model.first_word(run, opening, opened=True)
         asked = {
             "instructions": body.instructions,

@@ -23,7 +23,7 @@ def memory_routes(app: FastAPI, service: Service) -> None:
             identity = None if session is None else store.find(session, premises.workspace).id
             return json_response(percepts_document(store.percepts(session=identity), store.engrams(session=identity), store.edges()))
 
-    @app.post("/v1/memory", status_code=201, openapi_extra=gives("PerceptDocument", 201))
+    @app.post("/v1/memory", status_code=201, openapi_extra=gives("PerceptDocument", 201, 200))
     def learn(body: FactBody) -> Response:
         """Keep a fact, everywhere and for good; said again it is not stored twice (`stored` is then false)."""
         links = {"extends": body.extends, "updates": body.updates, "derives": body.derives, "contradicts": body.contradicts}
