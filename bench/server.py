@@ -120,9 +120,8 @@ def _print(at_once: int, figures: dict[str, Figures]) -> None:
     print(f"\n{at_once} at once, ms | {'median':>8} | {'p95':>8} | {'added median':>12} | {'requests/s':>10} | {'CPU ms each':>11}")
     for name, one in figures.items():
         cpu = "" if one.cpu is None else f"{one.cpu * 1000:.1f}"
-        print(
-            f"{name:>15} | {one.median * 1000:>8.1f} | {one.p95 * 1000:>8.1f} | {(one.median - bare.median) * 1000:>12.1f} | {one.per_second:>10.1f} | {cpu:>11}"
-        )
+        median, p95, added = (seconds * 1000 for seconds in (one.median, one.p95, one.median - bare.median))
+        print(f"{name:>15} | {median:>8.1f} | {p95:>8.1f} | {added:>12.1f} | {one.per_second:>10.1f} | {cpu:>11}")
     if "litellm" in figures:
         ours, theirs = (figures[name].median - bare.median for name in ("escalera", "litellm"))
         print(f"added by ours : by LiteLLM's = {ours / theirs:.2f} : 1" + ("   (goal: at most 0.33)" if at_once < 64 else ""))
