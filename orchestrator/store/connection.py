@@ -14,8 +14,10 @@ from orchestrator.store.faults import Damaged
 BUSY_SECONDS = 10.0
 """How long one process waits while another writes; a transaction takes milliseconds."""
 
-_INDEXES = ("percept_words", "search")
-"""Full text indexes; the second is made at the first search."""
+_INDEXES = {"percept_words": "words", "search": "text"}
+"""The full text indexes, each with its column; the second is made at the first search."""
+_UNTOLD = "SQL logic error"
+"""What full text search says of data that cannot be; of a statement that cannot be run more is said."""
 _NEWEST = 2
 """The highest format that SQLite gives the header's two version bytes."""
 
@@ -46,22 +48,23 @@ class Connection(sqlite3.Connection):
         except UnicodeDecodeError as error:  # in place of SQLite's error, whose text quotes the file's bytes
             raise Damaged(error.object.decode(errors="backslashreplace")) from error
         except sqlite3.OperationalError as error:
-            if self._is_damage(getattr(error, "sqlite_errorcode", 0)):
+            if self._is_damage(error):
                 raise Damaged(str(error)) from error
             raise
 
-    def _is_damage(self, code: int) -> bool:
+    def _is_damage(self, error: sqlite3.OperationalError) -> bool:
         """A statement of ours that cannot be run has met another schema; a file may refuse to be written because of its header."""
+        code = getattr(error, "sqlite_errorcode", 0)
         if code & 0xFF == sqlite3.SQLITE_ERROR:
-            return not self._fits()
+            return str(error) == _UNTOLD or not self._fits()
         return code == sqlite3.SQLITE_READONLY and self._is_of_the_future()
 
     def _fits(self) -> bool:
         """Whether all tables and indexes are as this version makes them, and the full text can be searched."""
         try:
             theirs = set(super().execute("SELECT name, sql FROM main.sqlite_master"))
-            for index in {name for name, _ in theirs}.intersection(_INDEXES):
-                super().execute(f"SELECT 1 FROM main.{index} WHERE {index} MATCH 'a'")  # noqa: S608  # names of ours
+            for index in _INDEXES.keys() & {name for name, _ in theirs}:
+                super().execute(f"SELECT {_INDEXES[index]} FROM main.{index} WHERE {index} MATCH 'a'")  # noqa: S608  # names of ours
         except (sqlite3.Error, UnicodeDecodeError):
             return False
         return theirs >= schema.sound()

@@ -27,6 +27,8 @@ from orchestrator.store.files import PRIVATE_FILE, SIDES, Files, make_private, p
 _READY = "escalera.db.rescued"
 _PAGE = 4096
 _HEADER = 100
+_VERSION = slice(60, 64)
+"""Where the header has it."""
 _MAGIC = b"SQLite format 3\x00"
 _TABLE_PAGES = (b"\x05", b"\x0d")
 """How the pages of a table's tree begin; those of an index begin otherwise."""
@@ -135,8 +137,10 @@ def _salvage(damaged: Path, target: sqlite3.Connection) -> tuple[str, ...]:
     Each table is read by a first page of ours that tells of no more than its columns and the page where it begins: whatever became of
     the file's own header and schema, the rows lie where they lay.
     """
+    with damaged.open("rb") as file:
+        version = int.from_bytes(file.read(_HEADER)[_VERSION], "big")
     _lend_header(damaged)
-    roots = _roots(damaged, target)
+    roots = _roots(damaged, target, version)
     expected = [table for table in schema.TABLES if table in roots or table not in schema.ADDED]
     return tuple(table for table in expected if not _salvage_table(damaged, target, table, roots.get(table, 0)))
 
@@ -187,10 +191,11 @@ def _plain_columns(target: sqlite3.Connection, table: str) -> Iterator[str]:
         yield f"{name} INTEGER PRIMARY KEY" if [(name, kind)] == keys and kind == "INTEGER" else name
 
 
-def _roots(damaged: Path, target: sqlite3.Connection) -> Mapping[str, int]:
-    """The page where each table begins: as the file's schema says, and for what cannot be read there as in a new file, unless others lie elsewhere.
+def _roots(damaged: Path, target: sqlite3.Connection, version: int) -> Mapping[str, int]:
+    """The page where each table begins, as the file's schema says. The file has taken in its log afterwards.
 
-    The file has taken in its log afterwards.
+    What is lost of the schema is taken to lie where it lies in a new file, unless other tables lie elsewhere; of an older version that
+    shows all that it had, nothing is lost.
     """
     new = {name: root for name, root in target.execute("SELECT name, rootpage FROM sqlite_master") if name in schema.TABLES}
     missed: list[int] = []
@@ -199,11 +204,9 @@ def _roots(damaged: Path, target: sqlite3.Connection) -> Mapping[str, int]:
         with suppress(sqlite3.Error):
             source.execute("SELECT 1 FROM sqlite_master")  # with that setting, only the first statement fails for a schema that is no SQL
         rows = list(_readable(source, "SELECT rowid, name, rootpage FROM sqlite_master", missed.append))
-    found = {name: root for _, name, root in rows if name in new}
-    if found.items() <= new.items():
-        begun = {root for *_, root in rows}
-        found |= {name: root for name, root in new.items() if missed or root in begun}
-    return found
+    found = {name: root for _, name, root in rows if name in new and _begins_table(root, damaged)}
+    lossy = missed or version == schema.VERSION or not found.keys() >= set(schema.TABLES) - schema.ADDED
+    return new if lossy and found.items() <= new.items() else found
 
 
 def _salvage_table(damaged: Path, target: sqlite3.Connection, table: str, root: object) -> bool:

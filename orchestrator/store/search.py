@@ -13,6 +13,7 @@ from orchestrator.messages import Reasoning, Text, ToolCall, ToolResult, well_fo
 from orchestrator.session import Outcome
 from orchestrator.store import SearchHit, rows
 from orchestrator.store.artifacts import made_whole
+from orchestrator.store.faults import Damaged
 from orchestrator.workspaces import workspace_key
 
 Notice = Callable[[str], None]
@@ -116,8 +117,11 @@ def _upto(connection: sqlite3.Connection) -> int:
 
 
 def _text(connection: sqlite3.Connection, turn: int, notice: Notice) -> str:
-    """Prompt and steps of a turn, a line each."""
-    (prompt,) = connection.execute("SELECT prompt FROM turns WHERE id = ?", (turn,)).fetchone()
+    """Prompt and steps of a turn, a line each. Raises `Damaged` when a turn that was found is not there."""
+    row = connection.execute("SELECT prompt FROM turns WHERE id = ?", (turn,)).fetchone()
+    if row is None:
+        raise Damaged(f"turn {turn} stands in an index, but not in its table")
+    (prompt,) = row
     payloads = connection.execute("SELECT payload FROM steps WHERE turn = ? ORDER BY seq", (turn,)).fetchall()
     steps = made_whole(connection, rows.decoded([payload for (payload,) in payloads]))
     return "\n".join([prompt if isinstance(prompt, str) else "", *(line for fields in steps for line in _said(fields, notice))])
