@@ -15,7 +15,7 @@ import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orchestrator.cli.sessions import fresh_session
+from orchestrator.sessions import fresh_session
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
