@@ -18,7 +18,7 @@ from orchestrator.settings.known import KnownSecrets, resolved_secrets, written_
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
 from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts, secret_variables
-from orchestrator.settings.tool_servers import TABLE
+from orchestrator.settings.tool_servers import TABLE, ToolServer
 from orchestrator.settings.values import quoted, shown
 
 if TYPE_CHECKING:
@@ -105,6 +105,14 @@ def agent_context(
         secret_values=tuple(sorted(foreign - own)),
         secret_names=tuple(sorted(theirs - mine)),
     )
+
+
+def tool_environ(environ: Mapping[str, str], agents: Iterable[AgentConfig], servers: Iterable[ToolServer], kinds: Mapping[str, ProviderKind]) -> dict[str, str]:
+    """The environment for programs that tools start: what they print goes to a model, and so none of them sees a secret."""
+    held = [*((agent, list(agent.options.values())) for agent in agents), *((None, [server.env, server.headers]) for server in servers)]
+    names = {name for agent, values in held for name in (*_variables(values), *(() if agent is None else _environment_of(agent, kinds)))}
+    texts = {text for _, values in held for text in _texts_of(values, environ) if len(text) >= _SHORTEST_SECRET}
+    return {name: value for name, value in environ.items() if not (name in names or value in texts or is_secret_name(name))}
 
 
 def agent_problems(agents: Iterable[AgentConfig], kinds: Mapping[str, ProviderKind]) -> list[Problem]:

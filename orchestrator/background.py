@@ -15,6 +15,7 @@ from orchestrator.dispatch.desk import Shown
 from orchestrator.documents.error import error_document
 from orchestrator.documents.turn import turn_document
 from orchestrator.errors import EscaleraError, NotFound, StoreError
+from orchestrator.keeping import Keeper
 from orchestrator.lifetimes import LEASE_TTL, begun, whole_ms
 from orchestrator.premises import Premises
 from orchestrator.providers import Cancel
@@ -52,8 +53,12 @@ def start_task(
     task = StoredTask(premises.new_id(), session.id, order, whole_ms(now), begun(now, ttl=ttl, max_age=max_age))
     store.settle_tasks()
     store.add_task(task, LEASE_TTL)
+    keeper = Keeper(store, premises.artifact_terms, session.id, None, premises.new_id)
+    for name, content in wish.files:
+        keeper.file(name, content)
+    premises.tell_once(*keeper.problems)
     try:
-        _detached([*premises.child_arguments(), "tasks", "run", task.id], cwd=premises.workspace)
+        _detached([*premises.child_arguments(), "tasks", "run", task.id], cwd=premises.workspace, environ=premises.environ)
     except OSError as error:
         failed = EscaleraError(f"the background process could not be started: {error.strerror or error}")
         store.end_task(task.id, TaskState.FAILED, error_document(failed), 1)
@@ -61,12 +66,12 @@ def start_task(
     return task
 
 
-def _detached(arguments: Sequence[str], *, cwd: str) -> None:
+def _detached(arguments: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -> None:
     """A process that goes on when this one, and its terminal, are gone."""
     apart: dict[str, Any] = {"start_new_session": True}
     if sys.platform == "win32":
         apart = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
-    subprocess.Popen(arguments, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True, **apart)
+    subprocess.Popen(arguments, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True, **apart)
 
 
 def run_task(premises: Premises, store: Store, identity: str, cancel: Cancel) -> int:

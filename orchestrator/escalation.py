@@ -6,7 +6,10 @@ import random
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
+from orchestrator.artifacts import USUAL as USUAL_ARTIFACTS
+from orchestrator.artifacts import ArtifactTerms
 from orchestrator.classifier import classify
 from orchestrator.clock import Clock
 from orchestrator.crew import Crew
@@ -17,6 +20,7 @@ from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.session_context import SessionContext
 from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import Cancelled, EscaleraError, SessionLost, StoreError
+from orchestrator.keeping import Keeper
 from orchestrator.lease import Renewals, held
 from orchestrator.logbook import Log, no_log
 from orchestrator.memory.upkeep import USUAL, Upkeep, keep_up
@@ -34,7 +38,7 @@ from orchestrator.session import EarlierTurns, Outcome, Role, Session, Turn, Tur
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
-from orchestrator.tools import Tool
+from orchestrator.tools import Bench, Tool
 from orchestrator.wires import Recording, Wires
 
 
@@ -59,6 +63,9 @@ class Workplace:
     """Where what goes over the wire is kept; `None` for nowhere."""
     upkeep: Upkeep = USUAL
     renewals: Renewals = field(default_factory=Renewals)
+    bench: Callable[[str, str, Callable[[str], None]], Bench] = lambda *_: Bench()
+    """What tools work with, for an agent in a session, and what gives the user a notice."""
+    artifacts: ArtifactTerms = USUAL_ARTIFACTS
 
 
 Revise = Callable[[Plan], str]
@@ -92,7 +99,8 @@ def take_turn(
             escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         except EscaleraError as error:
             return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and {_why_not(error)}"))
-        return replace(escalated, escalated_from=report.turn.index, notices=tuple(dict.fromkeys((*report.notices, *escalated.notices))))
+        notices = tuple(dict.fromkeys((*report.notices, *escalated.notices)))
+        return replace(escalated, escalated_from=report.turn.index, notices=notices, artifacts=(*report.artifacts, *escalated.artifacts))
 
 
 def _why_not(error: EscaleraError) -> str:
@@ -163,11 +171,25 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     place.store.open_turn(claim, turn, plan.standing.session, as_json(receipt_of(plan)))
     watch(Shown("turn_started", data=_beginning(turn)))
     _log_start(place, plan, turn)
-    recorder = Recorder(place.store, claim, turn.index, cancel)
+    keeper = Keeper(place.store, place.artifacts, claim.session, turn.index, place.new_id)
+    for name, content in plan.wish.files if plan.wish.continues is None else ():
+        keeper.file(name, content)
+    recorder = Recorder(place.store, claim, turn.index, cancel, keeper)
     recording = Recording()
     ask = _asking(ask, turn, claim.session)
-    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id, wire=recording)
     heard, answered = Heard(), Answered()
+    desk = Desk(
+        clock=place.clock,
+        jitter=place.jitter,
+        cancel=cancel,
+        ask=ask,
+        watch=watch,
+        record=recorder.keep,
+        new_id=place.new_id,
+        wire=recording,
+        whole=keeper.whole,
+    )
+    desk = replace(desk, bench=place.bench(turn.agent, claim.session, partial(desk.notice, answered)))
     for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
         desk.notice(answered, problem)
     began = place.clock.monotonic()

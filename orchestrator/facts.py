@@ -75,17 +75,20 @@ def explained(premises: Premises, store: Store, prompt: str, *, agent: str | Non
         return told_to(premises, store, name, prompt, session, None if need is None else need.text)
 
 
-def told_to(premises: Premises, store: Store, agent: str, prompt: str, session: Session | None, need: str | None) -> Told:
-    """What `agent` would be told of `session` and of what is global. Nobody is called, and no fact counts as used."""
+def told_to(premises: Premises, store: Store, agent: str, prompt: str, session: Session | None, need: str | None, *, explain: bool = True) -> Told:
+    """What `agent` would be told of `session` and of what is global, and unless it is not to `explain` also what not.
+
+    Nobody is called, and no fact counts as used.
+    """
     from orchestrator.memory.inject import chosen_of, inquiry_of
 
     role = Role.PRIMARY if agent == premises.settings.explain("primary").value else Role.ESCALATION
     limits = premises.settings.limits(agent)
     workspace, identity = (premises.workspace, None) if session is None else (session.workspace, session.id)
     with store.snapshot():
-        asked = inquiry_of(agent=agent, role=role, workspace=workspace, session=identity, limits=limits, prompt=prompt, need=need, explain=True)
+        asked = inquiry_of(agent=agent, role=role, workspace=workspace, session=identity, limits=limits, prompt=prompt, need=need, explain=explain)
         recalled = store.recall(asked)
-        there = {percept.id: percept for percept in store.percepts(session=identity)}
+        there = {percept.id: percept for percept in store.percepts(session=identity)} if explain else {}
     chosen = chosen_of(recalled, agent=agent, role=role, workspace=workspace, limits=limits, stated=_stated(session, agent, workspace))
     scores = {percept.id: score for percept, score in recalled.found}
     withheld = tuple((there[identity], why) for identity, why in chosen.withheld if identity in there)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -19,6 +20,7 @@ from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts import ArtifactTerms
     from orchestrator.broker import Broker
     from orchestrator.crew import Crew
     from orchestrator.escalation import Workplace
@@ -26,9 +28,11 @@ if TYPE_CHECKING:
     from orchestrator.hookspecs import Sensing
     from orchestrator.logbook import Logbook
     from orchestrator.memory.upkeep import Upkeep
+    from orchestrator.permissions import Rule, RuleSet
     from orchestrator.planning.case import Additions, Expiry
     from orchestrator.plugins import PluginManager
     from orchestrator.routing import Rules
+    from orchestrator.settings.grants import GrantStore
     from orchestrator.settings.known import KnownSecrets
     from orchestrator.settings.live import LiveSettings
     from orchestrator.settings.project import Project
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from orchestrator.settings.trust import TrustStore
     from orchestrator.store import Store
     from orchestrator.templates import Override, Templates
+    from orchestrator.tools import Bench
     from orchestrator.wires import Wires
 
 
@@ -220,6 +225,42 @@ class Premises:
         return Additions(self.hooks, self.rules, self.sensing, trusted)
 
     @property
+    def grants(self) -> GrantStore:
+        """What the user has allowed when a tool asked."""
+        from orchestrator.settings.grants import GrantStore
+
+        return GrantStore(self.paths.grants_file)
+
+    @property
+    def permissions(self) -> RuleSet:
+        """The rules on what tools may do, as the settings are now. Raises `ConfigError` that names one which is none."""
+        from orchestrator.permissions import RuleSet, rule_of
+
+        def rules(path: str) -> tuple[Rule, ...]:
+            found = self.settings.explain(path)
+            try:
+                return tuple(map(rule_of, found.value or ()))
+            except ValueError as error:
+                raise ConfigError(f"{path} ({found.source}): {error}") from error
+
+        return RuleSet(rules("permissions.deny"), rules("permissions.ask"), rules("permissions.allow"))
+
+    def _bench(self, crew: Crew, workspace: str) -> Callable[[str, str, Callable[[str], None]], Bench]:
+        """What tools of a turn there work with."""
+        from orchestrator.permits import Permits, Workshop
+        from orchestrator.tools import Bench
+
+        rules, root = self.permissions, os.path.realpath(workspace)
+        own = (os.path.realpath(folder) for folder in (self.paths.config, self.paths.data, self.paths.state))
+        off_limits = tuple(folder for folder in dict.fromkeys(own) if not Path(root).is_relative_to(folder))
+
+        def bench(agent: str, session: str, tell: Callable[[str], None]) -> Bench:
+            shop = Workshop(agent, session, root, rules, self.grants, off_limits, self.new_id, self.clock.now, tell)
+            return Bench(partial(Permits, shop), crew.tool_environ(), off_limits)
+
+        return bench
+
+    @property
     def rules(self) -> Rules:
         """How what is seen in a prompt is weighed, as the settings are now."""
         from orchestrator.routing import rules_of
@@ -392,9 +433,10 @@ class Premises:
 
         project = self.project(workspace)
         self._turns = True
+        crew = crew or self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived)
         return Workplace(
             store=store,
-            crew=crew or self.crew(workspace, turn_timeout=turn_timeout, long_lived=long_lived),
+            crew=crew,
             templates=self.templates(project),
             clock=self.clock,
             workspace=workspace,
@@ -407,7 +449,18 @@ class Premises:
             log=self.log,
             wires=self.wires,
             upkeep=self.upkeep,
+            bench=self._bench(crew, workspace),
+            artifacts=self.artifact_terms,
         )
+
+    @property
+    def artifact_terms(self) -> ArtifactTerms:
+        """What is kept as an artifact, and for how long."""
+        from orchestrator.artifacts import ArtifactTerms
+
+        value, idle = self.settings.value, self.settings.value("artifacts.idle_ttl")
+        ttl, idle_ttl = timedelta(seconds=value("artifacts.ttl")), None if idle is None else timedelta(seconds=idle)
+        return ArtifactTerms(value("artifacts.inline_max"), ttl, idle_ttl, value("artifacts.quota"))
 
     @property
     def upkeep(self) -> Upkeep:
@@ -471,4 +524,6 @@ class Premises:
                 from orchestrator.memory.upkeep import keep_up
 
                 self.tell_once(*keep_up(store, premises.upkeep))
+                with suppress(EscaleraError):
+                    store.collect_artifacts()
                 return

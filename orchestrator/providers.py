@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from orchestrator.errors import Cancelled
-from orchestrator.messages import Message, Part, ToolCall, Usage
+from orchestrator.messages import Message, Part, ToolCall, Usage, compact_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -43,6 +43,16 @@ class ToolSchema:
     name: str
     description: str
     parameters: Mapping[str, Any]
+    _text: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """All that is sent of it, as one text: made once, since it is weighed for every call."""
+        text = self._text
+        if text is None:
+            text = self.name + self.description + compact_json(self.parameters)
+            object.__setattr__(self, "_text", text)
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,8 @@ class Request:
     timeouts: Timeouts = Timeouts()
     retries_left: int | None = None
     """How often a program that sends again by itself may do so; `ProviderError.own_retries` then says how often it did. `None` where nobody counts."""
+    longest_wait: float | None = None
+    """Seconds that such a program may wait before it sends again; it ends at once where more are named, with `retry_after` in its error. `None`: any."""
     wire: Wire = field(default=NO_WIRE, compare=False, repr=False)
     """To be told what goes over the wire."""
 

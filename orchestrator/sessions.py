@@ -124,6 +124,7 @@ def dropped(premises: Premises, store: Store, ref: str | None, *, purge: bool) -
     kept = None if text is None else _keep(premises, session, text)
     store.drop(session.id, end)
     premises.wires.forget(session.id)
+    premises.grants.forget_session(session.id)
     return session, kept
 
 

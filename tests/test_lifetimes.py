@@ -82,7 +82,7 @@ def test_c9_every_document_that_expires_has_the_three_names_and_no_other() -> No
     names = {kind.__name__: set(get_type_hints(kind)) for kind in kinds}
 
     with_lifetime = {name for name, keys in names.items() if {"expiresAt", "lastTouched", "ttlRemainingMs"} <= keys}
-    assert with_lifetime == {"NeedDocument", "QuestionDocument", "TaskDocument"}
+    assert with_lifetime == {"ArtifactDocument", "NeedDocument", "QuestionDocument", "TaskDocument"}
     assert not {name for name, keys in names.items() if keys & {"expires", "ttl", "expires_at", "expiry"}}
 
 

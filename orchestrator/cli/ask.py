@@ -68,8 +68,8 @@ def command(
     from orchestrator.planning.plan import Plan, revised
 
     _refuse_contradictions(front, new=new or name is not None, go_on=go_on, background=background, stream_json=stream_json, edit_brief=edit_brief)
-    text = prompt_text(front, prompt, choice["files"]) if prompt or choice["files"] or not go_on else ""
-    wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
+    text, files = prompt_text(front, prompt, choice["files"]) if prompt or choice["files"] or not go_on else ("", ())
+    wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"], files=files)
     front.greet()
     store = front.store()
     stored = store.find(session, front.workspace) if go_on else stored_session(front, store, ref=session, new=new, name=name)

@@ -71,6 +71,8 @@ class AtTerminal:
     def _form(self, question: Question, waiting: Waiting) -> Answer:
         content: dict[str, Any] = {}
         for name, field in fields_of(question).items():
+            if not _is_due(field, content):
+                continue
             for line in _told(field):
                 write(sys.stderr, clean(line) + "\n")
             said, value = self._field(str(field.get("title") or name), field, waiting, required=is_required(question, name))
@@ -161,6 +163,12 @@ def _read() -> str:
     if os.name != "posix":
         return sys.stdin.readline()
     return os.read(sys.stdin.fileno(), 65536).decode("utf-8", "replace")
+
+
+def _is_due(field: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
+    """Whether a field is asked for after what was said so far: `x-when` names the values of others with which it means something."""
+    when = field.get("x-when")
+    return not isinstance(when, Mapping) or all(isinstance(values, list | tuple) and content.get(name) in values for name, values in when.items())
 
 
 def _told(field: Mapping[str, Any]) -> Iterator[str]:

@@ -45,7 +45,8 @@ class Front(Premises):
         try:
             return super()._loaded_plugins(blocked=blocked, strict=strict)
         finally:
-            sys.stderr = stderr  # a plugin may have put something else in its place, and notices would go there
+            # A plugin may have put something else in its place, or closed it, and notices would be lost.
+            sys.stderr = open(2, "w", errors="backslashreplace", closefd=False) if stderr.closed else stderr  # noqa: SIM115  # as long as the program runs
 
     @property
     def notifier(self) -> Notifier:

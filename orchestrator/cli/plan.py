@@ -43,7 +43,8 @@ def command(front: Front, /, prompt: tuple[str, ...], session: str | None, sessi
     if session is not None and session_file is not None:
         raise UsageError("--session and --session-file contradict each other", hint="give one of them")
     moment = front.clock.now() if now is None else _time(now)
-    wish = Wish(prompt_text(front, prompt, choice["files"], default=EXAMPLE), choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
+    text, _ = prompt_text(front, prompt, choice["files"], default=EXAMPLE)
+    wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
     with ExitStack() as reading:
         header, log, memory = _from_file(front, session_file) if session_file is not None else _from_store(front, session, reading)
         front = front.at(header.workspace)

@@ -92,7 +92,18 @@ class ToolBox:
         Each has a thread: one that hangs cannot hold up the turn.
         """
         ended: queue.SimpleQueue[tuple[int, _Outcome | None] | None] = queue.SimpleQueue()
-        context = ToolContext(self._request.workspace, self._request.session, self._request.agent, self._desk.ask, stop)
+        request, bench, ask = self._request, self._desk.bench, self._desk.ask
+        context = ToolContext(
+            request.workspace,
+            request.session,
+            request.agent,
+            ask,
+            stop,
+            permit=bench.permit(ask),
+            environ=bench.environ,
+            off_limits=bench.off_limits,
+            result_chars=self._most,
+        )
 
         def work(position: int, call: ToolCall) -> None:
             ended.put((position, self._outcome(call, context)))
@@ -137,6 +148,8 @@ class ToolBox:
         text = well_formed(outcome.text)
         remark = self._repeats.remark(call, text, outcome.is_error)
         room = None if self._most is None else max(1, self._most - len(remark))
+        if room is not None and len(text) > room:
+            self._desk.whole(call, text)
         result = ToolResult(call.id, shortened(text, room) + remark, is_error=outcome.is_error)
         self._answered.steps.append(result)
         self._desk.record(result)

@@ -10,12 +10,14 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from orchestrator.artifacts import ArtifactKind
 from orchestrator.history.fit import Why
 from orchestrator.history.scope import ScopeName
 from orchestrator.lifetimes import Lifetime
 from orchestrator.messages import CostSource
 from orchestrator.modes import Mode
 from orchestrator.percepts import EdgeKind
+from orchestrator.permissions import Effect
 from orchestrator.providers import CheckStatus
 from orchestrator.questions import QuestionState
 from orchestrator.session import NeedSource, NeedStatus, Outcome, Role, State
@@ -115,6 +117,8 @@ class TurnFields(TypedDict):
     """The primary turn that handed over."""
     open_questions: list[Stated]
     """Questions of the agent that wait for a human though the turn has ended, by id."""
+    artifacts: list[Stated]
+    """What of the turn is kept as an artifact, by id."""
 
 
 class TurnDocument(TurnFields):
@@ -799,6 +803,12 @@ class QuestionDocument(QuestionObject):
     format: Literal["escalera.question/1"]
 
 
+class ContinuationObject(Lifetime):
+    """A token, which nothing lengthens: each answer brings a new one."""
+
+    token: Stated
+
+
 class WaitingDocument(TypedDict):
     """What the server answers while a turn waits for a question: with the token, another request goes on with it."""
 
@@ -806,9 +816,35 @@ class WaitingDocument(TypedDict):
     session: Stated
     turn: Count
     question: QuestionObject
-    continuation: Stated
-    expiresAt: Moment  # of the token
-    """When the token expires; each answer brings a new one."""
+    continuation: ContinuationObject
+
+
+# -- permissions ---------------------------------------------------------------------------------
+
+
+class PermissionObject(TypedDict):
+    """One rule on what tools may do: of the settings, or allowed when a tool asked."""
+
+    id: str | None
+    """Null for a rule of the settings, which is changed there."""
+    effect: Effect
+    rule: Stated
+    agent: str | None
+    """Null where it counts for every agent."""
+    workspace: str | None
+    """Null where it counts in every workspace."""
+    session: str | None
+    """Null where it counts in every session."""
+    source: Stated
+    """`asked`, or the source of the setting: `file:PATH`, `env:NAME`, `flag`."""
+    created: Moment | None
+
+
+class PermissionsDocument(TypedDict):
+    """`permissions list --json`, what goes before first; `permissions revoke --json` has those that were taken back."""
+
+    format: Literal["escalera.permissions/1"]
+    permissions: list[PermissionObject]
 
 
 # -- background tasks ----------------------------------------------------------------------------
@@ -840,6 +876,40 @@ class TaskDocument(TaskObject):
     """`ask --background`, `tasks show` and `tasks cancel` with `--json`. `tasks result --json` is the turn document."""
 
     format: Literal["escalera.task/1"]
+
+
+# -- artifacts -----------------------------------------------------------------------------------
+
+
+class ArtifactObject(Lifetime):
+    """A large answer or tool result, or an attached file, that is kept until it expires."""
+
+    id: Stated
+    kind: ArtifactKind
+    name: str | None
+    """The tool whose result it is, or the file's name."""
+    session: Stated
+    turn: Count | None
+    """Null for a file of a background turn."""
+    size: Count
+    """In bytes."""
+    sha256: Annotated[str, Schema(pattern="^[0-9a-f]{64}$")]
+    created: Moment
+
+
+class ArtifactsDocument(TypedDict):
+    """`artifacts list --json`, oldest first."""
+
+    format: Literal["escalera.artifacts/1"]
+    artifacts: list[ArtifactObject]
+
+
+class ArtifactDocument(ArtifactObject):
+    """`artifacts show --json`."""
+
+    format: Literal["escalera.artifact/1"]
+    text: str
+    """What it holds; what is no UTF-8 of it is replaced."""
 
 
 # -- agents, plugins, settings -------------------------------------------------------------------
@@ -1116,8 +1186,11 @@ Document = (
     | PerceptDocument
     | QuestionsDocument
     | QuestionDocument
+    | PermissionsDocument
     | TasksDocument
     | TaskDocument
+    | ArtifactsDocument
+    | ArtifactDocument
     | WhyDocument
     | StaleDocument
     | ArchiveDocument

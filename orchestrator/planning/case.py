@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -25,6 +26,7 @@ from orchestrator.quoting import clipped
 from orchestrator.repetition import asked_before
 from orchestrator.routing import Choice, Route, RouteFacts, Rules, Sensed, route
 from orchestrator.session import Brief, EarlierTurns, ExternalSession, Need, Role, Session, TurnLog, set_need
+from orchestrator.settings.problems import did_you_mean, nearest
 from orchestrator.standing import Standing, standing
 from orchestrator.tools import Tool
 
@@ -45,6 +47,8 @@ class Wish:
     fresh: bool = False
     continues: int | None = None
     """The primary turn that handed over, whose prompt this is."""
+    files: tuple[tuple[str, bytes], ...] = ()
+    """The files that go with the prompt, whose texts stand in it: name and content."""
 
     @property
     def said(self) -> str:
@@ -219,20 +223,31 @@ def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], crew:
     client = additions.client_tools if case.takes_tools else ()
     taken = {tool.schema.name for tool in client}
     tools = additions.hooks.tools(agent=agent.name, role=role, workspace=workspace) if case.takes_tools else Given()
-    of_plugins = [tool for _, tool in tools.values if tool.schema.name not in taken]
-    taken |= {tool.schema.name for tool in of_plugins}
+    ours = [tool for plugin, tool in tools.values if tool.schema.name not in taken and (not tool.on_request or agent.asks_for(tool.schema.name, plugin.name))]
+    taken |= {tool.schema.name for tool in ours}
     offer = crew.offered(agent.name, room=_tool_room(agent), taken=taken) if case.takes_tools else Offer()
     unused = () if case.takes_tools or not additions.client_tools else (f"{agent.name!r} is offered none of the client's tools: it takes none",)
     contributed = additions.hooks.context(
         session=case.stand.session, turns=case.log, agent=agent.name, role=role, mode=case.mode, prompt=case.wish.prompt, workspace=workspace
     )
     return Supplies(
-        tools=(*client, *of_plugins, *offer.tools),
+        tools=(*client, *ours, *offer.tools),
         contributed=contributed.values,
         project_instructions="" if case.keeps_conversation else additions.project_instructions,
         client_prompt=additions.client_prompt,
-        problems=(*problems, *unused, *tools.notices, *offer.problems, *contributed.notices),
+        problems=(*problems, *unused, *tools.notices, *_not_there(agent, tools), *offer.problems, *contributed.notices),
     )
+
+
+def _not_there(agent: Agent, tools: Given[Tool]) -> Iterator[str]:
+    """What its settings ask for and nobody has."""
+    if agent.extra_tools and not agent.takes_tools:
+        yield f"agents.{agent.name}.extra_tools has no effect: {agent.name!r} takes no tools of Escalera's"
+        return
+    known = {name for plugin, tool in tools.values for name in (plugin.name, tool.schema.name)}
+    for name in agent.extra_tools:
+        if name not in known:
+            yield f"agents.{agent.name}.extra_tools: no plugin has {name!r}{did_you_mean(nearest(name, known))}; `escalera plugins list` says what is installed"
 
 
 def _tool_room(agent: Agent) -> int | None:

@@ -45,18 +45,19 @@ def create_app(
 
     `config_file` stands in for the user's and the project's file, as `--config` does. Without a `token` it is the one in the file that
     `bearer.read_or_make` keeps in the data folder; every request has to bring it. `hosts` are names, besides the loopback ones and those of
-    `server.hosts`, under which requests may come. `app.state.service.close()` lets go of everything; the application's lifespan does it, too.
-    Raises `ConfigError`, `StoreError`.
+    `server.hosts`, under which requests may come. `premises` are those of whoever has them already, and closes them.
+    `app.state.service.close()` lets go of everything; the application's lifespan does it, too. Raises `ConfigError`, `StoreError`.
     """
+    owns = premises is None
     if premises is None:
         premises = Premises(
             environ=os.environ if environ is None else environ, cwd=workspace or Path.cwd(), config_file=config_file, sets=(), flags={}, tell=_to_stderr
         )
-    service = Service(premises)
+    service = Service(premises, owns=owns)
     app = FastAPI(title="Escalera", version=__version__, docs_url=None, redoc_url=None, lifespan=_lifespan)
     app.state.service = service
     for routes in (session_routes, need_routes, turn_routes, memory_routes, question_routes, task_routes, setting_routes, openai_routes):
-        app.include_router(routes(service))
+        routes(app, service)
     _explain_errors(app)
     app.openapi = lambda: document_of(app)  # type: ignore[method-assign]  # the way that FastAPI documents
     value = premises.settings.value

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
+from uvicorn.server import HANDLED_SIGNALS
 
 from orchestrator.errors import UsageError
 from orchestrator.server.connections import MOST, BoundedProtocol
@@ -37,7 +41,7 @@ def run(app: FastAPI, listening: socket.socket, *, ready: Callable[[], None] = l
         http=BoundedProtocol,
         ws="none",
         lifespan="on",
-        log_level="error",
+        log_level="critical",
         access_log=False,
         log_config=None,
         server_header=False,
@@ -55,6 +59,19 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None] = lambda: None) -> None:
         super().__init__(config)
         self._service, self._ready = service, ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn, but that a signal which ended the server properly is not raised once more."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in HANDLED_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def main_loop(self) -> None:
         self._ready()

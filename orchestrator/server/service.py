@@ -84,9 +84,9 @@ class _Kept:
 class Service:
     """One server's work on one store. May be used by several threads."""
 
-    def __init__(self, premises: Premises) -> None:
-        """Opens the store. Raises `ConfigError`, `StoreError`."""
-        self.premises = premises
+    def __init__(self, premises: Premises, *, owns: bool = True) -> None:
+        """Opens the store; `owns` says that the premises are to be closed with it. Raises `ConfigError`, `StoreError`."""
+        self.premises, self._owns = premises, owns
         self.store = premises.store()
         self.broker = premises.broker(self.store)
         self.tokens = Tokens()
@@ -127,6 +127,7 @@ class Service:
     def run_of(self, session: str, turn: int) -> Run | None:
         """The run that took that turn here, if its events are still held."""
         with self._lock:
+            self._sweep()
             served = self._sessions.get(session)
             if served is None:
                 return None
@@ -269,13 +270,14 @@ class Service:
             thread.join(max(0.0, until - self._now()))
 
     def close(self) -> None:
-        """Stop, and let go of agents and store."""
+        """Stop, and let go of agents and store where they are ours."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         self.stop()
-        self.premises.close()
+        if self._owns:
+            self.premises.close()
 
     # -- settings as they count now ----------------------------------------------------------------
 

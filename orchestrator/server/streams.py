@@ -24,14 +24,22 @@ def event(data: bytes, *, identity: str | None = None, name: str | None = None) 
 
 
 class EventStream(Response):
-    """A stream of events. `gone` is called where the client went away before the end."""
+    """A stream of events. `gone` is called where the client went away before the end, or took nothing for `stalled` seconds."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[bytes], *, headers: Mapping[str, str] | None = None, gone: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        events: AsyncIterator[bytes],
+        *,
+        headers: Mapping[str, str] | None = None,
+        gone: Callable[[], None] = lambda: None,
+        heartbeat: float = HEARTBEAT,
+        stalled: float = STALLED,
+    ) -> None:
         super().__init__(None, 200, headers={**NO_STORE, "x-accel-buffering": "no", **(headers or {})})
         del self.headers["content-length"]
-        self._events, self._gone = events, gone
+        self._events, self._gone, self._heartbeat, self._stalled = events, gone, heartbeat, stalled
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         writing = asyncio.ensure_future(self._write(send))
@@ -42,6 +50,8 @@ class EventStream(Response):
                 self._gone()
             if writing.done():
                 writing.result()
+        except TimeoutError:
+            return  # the connection is closed, as one whose answer is not at its end
         finally:
             for task in (writing, leaving):
                 task.cancel()
@@ -53,25 +63,24 @@ class EventStream(Response):
         try:
             while True:
                 coming = coming or asyncio.ensure_future(anext(self._events))
-                done, _ = await asyncio.wait({coming}, timeout=HEARTBEAT)
+                done, _ = await asyncio.wait({coming}, timeout=self._heartbeat)
                 if not done:
-                    await _sent(send, b": \n\n")
+                    await self._sent(send, b": \n\n")
                     continue
                 try:
                     data = coming.result()
                 except StopAsyncIteration:
                     break
                 coming = None
-                await _sent(send, data)
+                await self._sent(send, data)
         finally:
             if coming is not None:
                 coming.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-
-async def _sent(send: Send, data: bytes) -> None:
-    async with asyncio.timeout(STALLED):
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+    async def _sent(self, send: Send, data: bytes) -> None:
+        async with asyncio.timeout(self._stalled):
+            await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
 async def _left(receive: Receive) -> None:

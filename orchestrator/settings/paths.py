@@ -34,6 +34,11 @@ class Paths:
         return self.state / "trust.json"
 
     @property
+    def grants_file(self) -> Path:
+        """What the user has allowed tools to do without asking again."""
+        return self.state / "permissions.json"
+
+    @property
     def log_file(self) -> Path:
         """What the program did, for when something is wrong."""
         return self.state / "log" / "escalera.log"

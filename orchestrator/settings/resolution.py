@@ -330,13 +330,14 @@ def _across(settings: Settings) -> list[Problem]:
     problems = unusable_agents(settings.layers, settings.agents)
     problems += mixed_secrets(settings.agents.values(), project=f"file:{settings.project_file}")
     problems += server_problems(settings.servers.values(), agents=settings.agents)
-    problems += [problem for family in ("questions", "tasks") for problem in _short_ceiling(settings, family)]
+    for family in (("questions.ttl", "questions.max_age"), ("tasks.ttl", "tasks.max_age"), ("artifacts.idle_ttl", "artifacts.ttl")):
+        problems += _short_ceiling(settings, *family)
     return problems + _role_problems(settings)
 
 
-def _short_ceiling(settings: Settings, family: str) -> list[Problem]:
-    ttl, max_age = settings.explain(f"{family}.ttl"), settings.explain(f"{family}.max_age")
-    if settings.value(ttl.path) <= settings.value(max_age.path):
+def _short_ceiling(settings: Settings, span: str, ceiling: str) -> list[Problem]:
+    ttl, max_age = settings.explain(span), settings.explain(ceiling)
+    if ttl.value is None or settings.value(ttl.path) <= settings.value(max_age.path):
         return []
     source = ttl if ttl.source != "default" else max_age
     return [Problem(source.source, source.path, f"{ttl.path} {ttl.value} ({ttl.source}) is longer than {max_age.path} {max_age.value} ({max_age.source})")]
@@ -390,7 +391,7 @@ def _set_keys(agent: AgentConfig) -> list[str]:
 def _agent_values(agent: AgentConfig) -> dict[str, Any]:
     """An agent's keys as they may be shown."""
     own = {"provider": agent.provider, "prompt": agent.prompt, "prompt_file": str(agent.prompt_file) if agent.prompt_file else None}
-    return {**own, "prices": dict(agent.prices) or None, **_masked_table(agent.options)}
+    return {**own, "prices": dict(agent.prices) or None, "extra_tools": list(agent.extra_tools) or None, **_masked_table(agent.options)}
 
 
 def _masked_table(table: Mapping[str, Any]) -> dict[str, Any]:

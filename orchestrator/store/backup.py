@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orchestrator.store import owners
+from orchestrator.store.connection import connect
 from orchestrator.store.faults import Damaged
 from orchestrator.store.files import Files, make_folder, make_private
 
@@ -52,7 +53,7 @@ def _make(connection: sqlite3.Connection, files: Files, now: datetime) -> None:
     for leftover in files.backups.glob("unfinished.db*"):
         leftover.unlink()
     make_private(draft)
-    target = sqlite3.connect(draft, isolation_level=None)
+    target = connect(draft)
     try:
         connection.backup(target)
         target.execute("PRAGMA journal_mode = DELETE")

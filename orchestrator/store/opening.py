@@ -8,17 +8,15 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from orchestrator.errors import StoreError
 from orchestrator.store import owners, rescue, schema
-from orchestrator.store.faults import is_damage
+from orchestrator.store.connection import connect
+from orchestrator.store.faults import Damaged, is_damage
 from orchestrator.store.files import SIDES, Files, make_folder, make_private, present, refuse_folder, size
 from orchestrator.store.journal import choose_journal, on_network_share
 
-BUSY_SECONDS = 10.0
-"""How long one process waits while another writes; a transaction takes milliseconds."""
 OPENING_SECONDS = 60.0
 """How long it waits while another makes or repairs the store."""
 
@@ -126,17 +124,22 @@ def _prepare(connection: sqlite3.Connection, files: Files, notice: Notice) -> st
             " and an owner that died is noticed only when its lease lapses"
         )
     connection.execute("PRAGMA foreign_keys = ON")
+    if journal == "wal":
+        _refuse_overhang(connection, files)
     if version < schema.VERSION:
         schema.migrate(connection)
     return journal
 
 
-def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
-    """A connection without implicit transactions, usable from any thread. Text that is not UTF-8 never stops a row."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-    connection.execute("PRAGMA temp_store = MEMORY")
-    return connection
+def _refuse_overhang(connection: sqlite3.Connection, files: Files) -> None:
+    """Raises `Damaged` for a header that says fewer pages than the file has: SQLite would believe it, and write over the rest.
+
+    The file is looked at first: others may let it grow meanwhile. It never shrinks.
+    """
+    there = size(files.database)
+    (pages,), (page,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+    if there > pages * page:
+        raise Damaged(f"the file has {there} bytes, its header says {pages} pages of {page}")
 
 
 def stamp_of(files: Files) -> Stamp:

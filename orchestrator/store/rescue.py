@@ -14,19 +14,22 @@ import shutil
 import sqlite3
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from orchestrator.store import backup, running, schema
+from orchestrator.store.connection import connect
 from orchestrator.store.files import PRIVATE_FILE, SIDES, Files, make_private, present
 
 _READY = "escalera.db.rescued"
 _PAGE = 4096
 _HEADER = 100
 _MAGIC = b"SQLite format 3\x00"
+_TABLE_PAGES = (b"\x05", b"\x0d")
+"""How the pages of a table's tree begin; those of an index begin otherwise."""
 
 
 def set_aside(files: Files, now: datetime) -> str:
@@ -57,7 +60,6 @@ def rescue(files: Files, aside: str, now: datetime) -> str:
         for ending in ("", "-wal", "-journal"):
             if present(files.folder / f"{aside}{ending}"):
                 _copy(files.folder / f"{aside}{ending}", work.beside(ending))
-        _mend_start(work.database)
         new = work.folder / "new.db"
         made_of = _rebuild(work.database, new, files, now)
         os.replace(new, files.folder / _READY)
@@ -93,51 +95,12 @@ def _copy(source: Path, target: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _mend_start(path: Path) -> None:
-    """Give a copy whose beginning was overwritten the one that our files have; the rest of it may well be whole.
-
-    Its first bytes are taken from a new file, and the whole first page, which leads to the tables, where they do not show. A file
-    that came to be in another way has its tables elsewhere: SQLite then finds no schema there, and nothing is lost by the attempt.
-    """
-    pages = path.stat().st_size // _PAGE
-    if pages == 0:
-        return
-    with path.open("rb") as file:
-        whole = file.read(16) == _MAGIC
-    if whole and _shows_tables(path):
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        start = bytearray(_sound_start(Path(folder) / "sound.db"))
-    start[28:32] = pages.to_bytes(4, "big")
-    for size in (_HEADER, _PAGE):
-        with path.open("r+b") as file:
-            file.write(start[:size])
-        if _shows_tables(path):
-            return
-
-
-def _shows_tables(path: Path) -> bool:
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.execute("PRAGMA writable_schema = ON")
-            return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")} >= set(schema.TABLES) - schema.ADDED
-    except sqlite3.Error:
-        return False
-
-
-def _sound_start(path: Path) -> bytes:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        schema.migrate(connection)
-        connection.execute("PRAGMA journal_mode = WAL")
-    return path.read_bytes()[:_PAGE]
-
-
 # -- building the new file -----------------------------------------------------------------------
 
 
 def _rebuild(damaged: Path, new: Path, files: Files, now: datetime) -> str:
     make_private(new)
-    with closing(sqlite3.connect(new, isolation_level=None)) as target:
+    with closing(connect(new)) as target:
         target.execute("PRAGMA synchronous = FULL")
         schema.migrate(target)
         target.execute("BEGIN")
@@ -167,30 +130,106 @@ def _counts(connection: sqlite3.Connection) -> tuple[int, int, int]:
 
 
 def _salvage(damaged: Path, target: sqlite3.Connection) -> tuple[str, ...]:
-    """Copy every row that can be read; the names of the tables that could not be read to their end."""
-    try:
-        with closing(sqlite3.connect(damaged, isolation_level=None)) as source:
-            source.text_factory = lambda raw: raw.decode("utf-8", "replace")
-            # Without this, SQLite refuses a file that is shorter than its header says.
-            source.execute("PRAGMA writable_schema = ON")
-            there = {name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            expected = [table for table in schema.TABLES if table in there or table not in schema.ADDED]
-            return tuple(table for table in expected if table not in there or not _salvage_table(source, target, table))
-    except sqlite3.Error:
-        return schema.TABLES
+    """Copy every row that can be read; the names of the tables that could not be read to their end.
+
+    Each table is read by a first page of ours that tells of no more than its columns and the page where it begins: whatever became of
+    the file's own header and schema, the rows lie where they lay.
+    """
+    _lend_header(damaged)
+    roots = _roots(damaged, target)
+    expected = [table for table in schema.TABLES if table in roots or table not in schema.ADDED]
+    return tuple(table for table in expected if not _salvage_table(damaged, target, table, roots.get(table, 0)))
 
 
-def _salvage_table(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> bool:
-    columns = _shared_columns(target, table, source.execute(f"PRAGMA table_info({table})"))
-    insert = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-    select = f"SELECT rowid, {', '.join(columns)} FROM {table} NOT INDEXED"
+def _lend_header(damaged: Path) -> None:
+    _write_start(damaged, lambda connection: connection.execute("PRAGMA user_version = 1"), _HEADER)
+
+
+def _lend_page(damaged: Path, target: sqlite3.Connection, table: str, root: int) -> None:
+    """The first page of a file that has this table, without keys and indexes."""
+
+    def fill(connection: sqlite3.Connection) -> None:
+        connection.execute(f"CREATE TABLE {table} ({', '.join(_plain_columns(target, table))})")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET rootpage = ?", (root,))
+
+    _write_start(damaged, fill, _page_size(damaged))
+
+
+def _write_start(damaged: Path, fill: Callable[[sqlite3.Connection], object], length: int) -> None:
+    """Write the first bytes of a new file over those of a copy."""
+    page, new = _page_size(damaged), damaged.with_name("start.db")
+    with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA page_size = {page}")
+        connection.execute("PRAGMA synchronous = OFF")
+        fill(connection)
+    start = bytearray(new.read_bytes()[:length])
+    new.unlink()
+    start[28:32] = max(1, damaged.stat().st_size // page).to_bytes(4, "big")
+    with damaged.open("r+b") as file:
+        file.write(start)
+
+
+def _page_size(damaged: Path) -> int:
+    """As the file says, where that can be: a user may have changed it."""
+    with damaged.open("rb") as file:
+        start = file.read(_HEADER)
+    said = int.from_bytes(start[16:18], "big")
+    believed = start[:16] == _MAGIC and said >= 512 and said.bit_count() == 1 and damaged.stat().st_size % said == 0
+    return said if believed else _PAGE
+
+
+def _plain_columns(target: sqlite3.Connection, table: str) -> Iterator[str]:
+    """Only the column that stands for a row's id is more than its name."""
+    columns = target.execute(f"PRAGMA main.table_info({table})").fetchall()
+    keys = [(name, kind) for (_, name, kind, _, _, key) in columns if key]
+    for _, name, kind, *_ in columns:
+        yield f"{name} INTEGER PRIMARY KEY" if [(name, kind)] == keys and kind == "INTEGER" else name
+
+
+def _roots(damaged: Path, target: sqlite3.Connection) -> Mapping[str, int]:
+    """The page where each table begins: as the file's schema says, and for what cannot be read there as in a new file, unless others lie elsewhere.
+
+    The file has taken in its log afterwards.
+    """
+    new = {name: root for name, root in target.execute("SELECT name, rootpage FROM sqlite_master") if name in schema.TABLES}
     missed: list[int] = []
-    for row in _readable(source, select, missed.append):
-        try:
-            target.execute(insert, row[1:])
-        except sqlite3.Error:
-            missed.append(row[0])  # a row that is no longer one of ours, such as one without an id
+    with closing(connect(damaged)) as source:
+        source.execute("PRAGMA writable_schema = ON")
+        with suppress(sqlite3.Error):
+            source.execute("SELECT 1 FROM sqlite_master")  # with that setting, only the first statement fails for a schema that is no SQL
+        rows = list(_readable(source, "SELECT rowid, name, rootpage FROM sqlite_master", missed.append))
+    found = {name: root for _, name, root in rows if name in new}
+    if found.items() <= new.items():
+        begun = {root for *_, root in rows}
+        found |= {name: root for name, root in new.items() if missed or root in begun}
+    return found
+
+
+def _salvage_table(damaged: Path, target: sqlite3.Connection, table: str, root: object) -> bool:
+    if not _begins_table(root, damaged):
+        return False
+    _lend_page(damaged, target, table, root)
+    columns = [name for (_, name, *_) in target.execute(f"PRAGMA main.table_info({table})")]
+    insert = f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+    missed: list[int] = []
+    with closing(connect(damaged)) as source:
+        for row in _readable(source, f"SELECT rowid, {', '.join(columns)} FROM {table}", missed.append):
+            try:
+                target.execute(insert, row[1:])
+            except sqlite3.Error:
+                missed.append(row[0])  # a row that is no longer one of ours, such as one without an id
     return not missed
+
+
+def _begins_table(root: object, damaged: Path) -> TypeGuard[int]:
+    """Whether that page is there and says that it is a table's: SQLite reads no other, and would be asked for every row in vain."""
+    page = _page_size(damaged)
+    if not isinstance(root, int) or not 1 < root <= damaged.stat().st_size // page:
+        return False
+    with damaged.open("rb") as file:
+        file.seek((root - 1) * page)
+        return file.read(1) in _TABLE_PAGES
 
 
 def _shared_columns(target: sqlite3.Connection, table: str, theirs: Iterable[tuple[Any, ...]]) -> list[str]:
@@ -199,14 +238,13 @@ def _shared_columns(target: sqlite3.Connection, table: str, theirs: Iterable[tup
     return [name for (_, name, *_) in target.execute(f"PRAGMA main.table_info({table})") if name in there]
 
 
-_HIGHEST = 2**63 - 1
 _PROBES = 20_000
 """Failed reads before a table is given up: some thousand damaged pages."""
 
 
 def _readable(source: sqlite3.Connection, select: str, missed: Callable[[int], None]) -> Iterator[tuple[Any, ...]]:
-    """Every row between the damaged places: read a stretch from both ends, then the halves of what lies between."""
-    stretches = deque([(1, _HIGHEST)])
+    """Every row between the damaged places: read stretches, each twice as long, from both ends, then the halves of what lies between."""
+    stretches = deque([(2**power, 2 ** (power + 1) - 1) for power in range(63)])
     for _ in range(_PROBES):
         if not stretches:
             return
@@ -240,7 +278,7 @@ def _until_damage(source: sqlite3.Connection, select: str, low: int, high: int) 
 
 # -- filling the gaps ----------------------------------------------------------------------------
 
-_OF_TURNS = frozenset({"steps", "receipts"})
+_OF_TURNS = frozenset({"steps", "step_contents", "receipts"})
 _FILL_OF_TURNS = """
     INSERT OR IGNORE INTO {table} SELECT old.* FROM backup.{table} old
     JOIN backup.turns before ON before.id = old.turn
@@ -290,8 +328,10 @@ def _tie(target: sqlite3.Connection, now: datetime) -> None:
     )
     for table in _OF_TURNS:
         target.execute(f"DELETE FROM {table} WHERE turn NOT IN (SELECT id FROM turns)")
-    for table in ("external_sessions", "leases", "tasks"):
+    for table in ("external_sessions", "leases", "tasks", "artifacts"):
         target.execute(f"DELETE FROM {table} WHERE session NOT IN (SELECT id FROM sessions)")
+    for table in ("step_contents", "artifacts"):
+        target.execute(f"DELETE FROM {table} WHERE sha256 NOT IN (SELECT sha256 FROM contents)")
     target.execute("DELETE FROM questions WHERE session IS NOT NULL AND session NOT IN (SELECT id FROM sessions)")
     target.execute(
         "INSERT OR REPLACE INTO meta SELECT 'fence', max(?, (SELECT coalesce(max(fence), 0) FROM leases),"

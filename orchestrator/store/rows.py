@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from orchestrator.clock import parse_time
@@ -64,10 +65,10 @@ def time_value(value: Any) -> datetime | None:
 # -- parts ---------------------------------------------------------------------------------------
 
 
-def part_text(part: Part) -> str:
-    """A step as JSON, as the session document has it (page 6); absent fields are left out."""
+def part_text(part: Part, instead: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """A step as JSON, as the session document has it (page 6), with some of its fields held elsewhere; absent fields are left out."""
     fields = {name: value for name in part.__slots__ if (value := getattr(part, name)) is not None}
-    return encode({"type": _NAMES[type(part)], **fields})
+    return encode({"type": _NAMES[type(part)], **fields, **instead})
 
 
 def decoded(payloads: Sequence[Any]) -> Sequence[Any]:

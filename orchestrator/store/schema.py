@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from contextlib import closing
 
 from orchestrator.errors import StoreError, StoreTooNew
 from orchestrator.percepts import index_text, mark_of, statement_key, subject_key
@@ -106,9 +107,11 @@ _RECEIPTS = (
         payload TEXT NOT NULL)""",
 )
 
-_DERIVE = """UPDATE percepts SET statement = statement_mark(content), stance = stance_mark(content), denied = is_denied(content),
-    subject_key = subject_key(subject)"""
-_INDEX = "INSERT INTO percept_words (rowid, words) SELECT seq, index_text(content) FROM percepts"
+# As bytes: a function is given no text that is not UTF-8.
+_DERIVE = """UPDATE percepts SET
+    statement = statement_mark(CAST(content AS BLOB)), stance = stance_mark(CAST(content AS BLOB)), denied = is_denied(CAST(content AS BLOB)),
+    subject_key = subject_key(CAST(subject AS BLOB))"""
+_INDEX = "INSERT INTO percept_words (rowid, words) SELECT seq, index_text(CAST(content AS BLOB)) FROM percepts"
 
 _MEMORY = (
     # What is derived from the content: `stance` is the same for a statement and its denial.
@@ -197,23 +200,61 @@ _TASKS = (
         lease_until TEXT NOT NULL)""",
 )
 
-MIGRATIONS = (_FIRST, _RECEIPTS, _MEMORY, _QUESTIONS, _TASKS)
+_ARTIFACTS = (
+    # Each text once. Steps hold theirs as {"sha256": …} where it is here, and `step_contents` says so.
+    "CREATE TABLE contents (sha256 TEXT NOT NULL PRIMARY KEY, body BLOB NOT NULL)",
+    """CREATE TABLE step_contents (
+        turn INTEGER NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+        seq INTEGER NOT NULL,
+        sha256 TEXT NOT NULL REFERENCES contents (sha256),
+        PRIMARY KEY (turn, seq))""",
+    "CREATE INDEX step_contents_by_content ON step_contents (sha256)",
+    """CREATE TABLE artifacts (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        kind TEXT NOT NULL,
+        sha256 TEXT NOT NULL REFERENCES contents (sha256),
+        size INTEGER NOT NULL,
+        session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        turn INTEGER,
+        name TEXT,
+        created TEXT NOT NULL,
+        last_touched TEXT NOT NULL,
+        expires_at TEXT NOT NULL,
+        ttl_ms INTEGER NOT NULL,
+        max_age_ms INTEGER NOT NULL,
+        explicit INTEGER NOT NULL)""",
+    "CREATE INDEX artifacts_by_content ON artifacts (sha256, size)",
+    "CREATE INDEX artifacts_by_session ON artifacts (session)",
+)
+
+MIGRATIONS = (_FIRST, _RECEIPTS, _MEMORY, _QUESTIONS, _TASKS, _ARTIFACTS)
 """One entry for each version: the statements that lead to it from the one before."""
 VERSION = len(MIGRATIONS)
 
-TABLES = ("sessions", "turns", "steps", "receipts", "external_sessions", "leases", "percepts", "edges", "meta", "questions", "tasks")
+TABLES = (
+    *("sessions", "turns", "contents", "steps", "step_contents", "receipts", "external_sessions", "leases"),
+    *("percepts", "edges", "meta", "questions", "tasks", "artifacts"),
+)
 """What holds the user's data, parents first."""
-ADDED = frozenset({"receipts", "edges", "questions", "tasks"})
+ADDED = frozenset({"receipts", "edges", "questions", "tasks", "contents", "step_contents", "artifacts"})
 """Tables that files of older versions are whole without."""
+
+_NO_VERSION = 100_000
+"""No version will ever be as high: a file that says so has a damaged header."""
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The file's version; 0 for an empty one. Raises `StoreTooNew`, `StoreError` for a file that is not ours."""
+    """The file's version; 0 for an empty one. Raises `StoreTooNew`, `StoreError` for a file that is not ours, `Damaged`."""
     version = _pragma(connection, "user_version")
     application = _pragma(connection, "application_id")
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if application != APPLICATION_ID and tables.issuperset(set(TABLES) - ADDED):
+        raise Damaged("its header names another program")
     if application != APPLICATION_ID and (application or version or tables):
         raise StoreError("escalera.db is a database of another program", hint="move it away, or set ESCALERA_HOME to another folder")
+    if not 0 <= version < _NO_VERSION:
+        raise Damaged(f"its header says format {version}")
     if version > VERSION:
         raise StoreTooNew(
             f"the store was written by a newer version: its format is {version}, this program reads up to {VERSION}",
@@ -225,7 +266,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the file to this version, in one transaction."""
+    """Bring the file to this version, in one transaction. Raises `Damaged` for tables that are not those of the version that the file says."""
     _add_functions(connection)
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -235,9 +276,20 @@ def migrate(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+            raise Damaged(str(error)) from error
+        raise
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def sound() -> Set[tuple[str, str | None]]:
+    """Name and SQL of all that a store of this version is made of; it may have more."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection)
+        return set(connection.execute("SELECT name, sql FROM sqlite_master"))
 
 
 def derive(connection: sqlite3.Connection) -> None:
@@ -255,7 +307,7 @@ def _add_functions(connection: sqlite3.Connection) -> None:
 
 def _text(value: object) -> str:
     """What a damaged row may hold in place of a text is none."""
-    return value if isinstance(value, str) else ""
+    return value.decode(errors="replace") if isinstance(value, bytes) else ""
 
 
 _FUNCTIONS: dict[str, Callable[[object], str | int | None]] = {

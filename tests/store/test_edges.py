@@ -83,6 +83,14 @@ def test_one_that_has_all_words_of_another_extends_it_whichever_came_first(store
     assert edges(store) == {("long", "extends", "short"), ("long2", "extends", "short2")}
 
 
+@pytest.mark.parametrize(("one", "other"), [("the limit is 50", "the limit is 50 %"), ("use C", "use C++"), ("it costs 5", "it costs 5 €")])
+def test_a_sign_changes_what_is_said_and_extends_nothing(store: Store, one: str, other: str) -> None:
+    store.learn(said("one", one))
+    store.learn(said("other", other))
+
+    assert edges(store) == {("other", "derives", "one")}
+
+
 def test_near_ones_are_linked_and_stay_apart(store: Store) -> None:
     store.learn(said("a", "User prefers dark mode"))
     store.learn(said("b", "User prefers light mode"))

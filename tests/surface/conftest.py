@@ -37,18 +37,6 @@ say({{"type": "assistant", "message": {{"id": "m1", "role": "assistant", "model"
 say({{"type": "result", "subtype": "success", "is_error": False, "result": text, "num_turns": 1}})
 """
 
-EACH = """
-import io, json, sys
-from orchestrator.cli.app import run
-
-results, answer = [], sys.stdout
-for arguments in json.load(sys.stdin):
-    sys.stdin, sys.stdout, sys.stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(3))
-    code = run(arguments)
-    results.append([code, *(stream.buffer.getvalue().decode() for stream in (sys.stdout, sys.stderr))])
-json.dump(results, answer)
-"""
-
 
 @dataclass(frozen=True)
 class Shell:
@@ -95,12 +83,8 @@ class Shell:
         )
 
     def each(self, *commands: Sequence[str]) -> list[Result]:
-        """Many command lines, one after the other in one process: for tables of cases, since most of a short run is its start."""
-        child = subprocess.run(
-            [sys.executable, "-c", EACH], cwd=self.cwd, env=self.environ, input=json.dumps(commands), capture_output=True, text=True, check=False
-        )
-        assert child.returncode == 0, child.stderr
-        return [Result(command, *found) for command, found in zip(commands, json.loads(child.stdout), strict=True)]
+        """Many command lines, one after the other."""
+        return [self.run(*command) for command in commands]
 
     def start(self, *arguments: str, environ: Mapping[str, str] | None = None, stdin: str = "") -> subprocess.Popen[str]:
         """With a few lines as its whole input."""

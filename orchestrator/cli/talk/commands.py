@@ -10,7 +10,7 @@ from orchestrator.cli.briefing import Edit, edited_brief
 from orchestrator.cli.front import Front
 from orchestrator.cli.need import say_need
 from orchestrator.cli.plan import show_plan
-from orchestrator.cli.prompt import with_files
+from orchestrator.cli.prompt import Attached, with_files
 from orchestrator.cli.questions import say_questions
 from orchestrator.cli.session import summary_line
 from orchestrator.cli.talk.attachments import named_files
@@ -71,6 +71,10 @@ def is_command(line: str) -> bool:
     return line.startswith("/") and not line.startswith("//")
 
 
+Attach = Callable[[str], tuple[str, Attached]]
+"""Gives a prompt with the files that it names, and these."""
+
+
 class Leave(Exception):
     """The user wants to go."""
 
@@ -93,10 +97,10 @@ class Commands:
         if is_command(text):
             return self._command(text, cancel, self._attach(pasted) if typed else _unchanged)
         text = text[1:] if text.startswith("//") else text
-        return Wish(self._attach(pasted)(text) if typed else text)
+        return _wish(self._attach(pasted)(text) if typed else _unchanged(text))
 
-    def _attach(self, pasted: Sequence[str]) -> Callable[[str], str]:
-        def attach(text: str) -> str:
+    def _attach(self, pasted: Sequence[str]) -> Attach:
+        def attach(text: str) -> tuple[str, Attached]:
             files = named_files(text, cwd=Path(self._front.workspace), environ=self._front.environ, foreign=pasted)
             for path in files:
                 self._front.output.notice(f"· attached {one_line(str(path), 300)}")
@@ -104,7 +108,7 @@ class Commands:
 
         return attach
 
-    def _command(self, text: str, cancel: Cancel, attach: Callable[[str], str]) -> Wish | None:
+    def _command(self, text: str, cancel: Cancel, attach: Attach) -> Wish | None:
         name, _, rest = text[1:].partition(" ") if " " in text.partition("\n")[0] else text[1:].partition("\n")
         name, rest = name.strip(), rest.strip()
         match name:
@@ -143,19 +147,19 @@ class Commands:
 
     # -- who gets a turn ---------------------------------------------------------------------------
 
-    def _role(self, role: Role, rest: str, cancel: Cancel, attach: Callable[[str], str]) -> Wish | None:
+    def _role(self, role: Role, rest: str, cancel: Cancel, attach: Attach) -> Wish | None:
         if rest:
-            return Wish(attach(rest), Choice(role=role))
+            return _wish(attach(rest), Choice(role=role))
         self._pin(Pin(role), cancel)
         return None
 
-    def _with_brief(self, rest: str, cancel: Cancel, attach: Callable[[str], str]) -> Wish:
+    def _with_brief(self, rest: str, cancel: Cancel, attach: Attach) -> Wish:
         """The brief is edited here; what is left empty, or a cancel meanwhile, sends nothing."""
         if not rest:
             raise UsageError("/escalate -e is for one message", hint="/escalate -e MSG")
         if self._edit is None:
             raise UsageError("/escalate -e needs a terminal for the editor", hint="/escalate MSG goes without")
-        wish = Wish(attach(rest), Choice(role=Role.ESCALATION))
+        wish = _wish(attach(rest), Choice(role=Role.ESCALATION))
         brief = edited_brief(self._talk.plan(wish.prompt, wish.choice), self._edit)
         cancel.raise_if_set()
         return revised(wish, brief)
@@ -296,8 +300,12 @@ class Commands:
         self._front.output.say(text)
 
 
-def _unchanged(text: str) -> str:
-    return text
+def _unchanged(text: str) -> tuple[str, Attached]:
+    return text, ()
+
+
+def _wish(attached: tuple[str, Attached], choice: Choice | None = None) -> Wish:
+    return Wish(attached[0], choice or Choice(), files=attached[1])
 
 
 def _same(turns: tuple[Turn, ...]) -> Choice:

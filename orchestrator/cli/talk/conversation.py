@@ -178,13 +178,13 @@ class Conversation:
     def need(self) -> NeedDocument:
         return need_document(self.front, self.header(), self._log(), loaded=self._loaded)
 
-    def telling(self, agent: str, prompt: str) -> Told:
-        """Which facts the agent would be told in the next turn, with that prompt; without one as far as the need says."""
+    def telling(self, agent: str, prompt: str, *, explain: bool = True) -> Told:
+        """Which facts the agent would be told in the next turn, with that prompt; without one as far as the need says. And which not, if that is to be told."""
         with self.store.snapshot():
             session = self.header()
             stated = stand_of(self.front, session, self._log(), loaded=self._loaded).session.need
             need = None if stated is None else stated.text
-            return told_to(self.front, self.store, agent, prompt or need or "", session, need)
+            return told_to(self.front, self.store, agent, prompt or need or "", session, need, explain=explain)
 
     def tell_news(self) -> None:
         """Say which turns other processes took since we looked last."""

@@ -65,7 +65,7 @@ class Remembered:
         """What the view shows, as it is now. Raises `EscaleraError`."""
         match view:
             case View.TOLD:
-                return [Row(percept, marks_of(percept, place=False)) for percept, _ in self._telling("").sent]
+                return [Row(percept, marks_of(percept, place=False)) for percept, _ in self._talk.telling(self.agent, "", explain=False).sent]
             case View.LEFT_OUT:
                 return [Row(percept, why) for percept, why in self._telling("").withheld]
             case View.FADING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request
+from fastapi import FastAPI, Header, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -23,21 +23,21 @@ from orchestrator.server.streams import event
 SessionHeader = Annotated[str | None, Header(alias="Escalera-Session", description="The session: an id, the beginning of one, or a name.")]
 
 
-def openai_routes(service: Service) -> APIRouter:
-    router, model, now = APIRouter(tags=["openai"]), Model(service), service.premises.clock.now
+def openai_routes(app: FastAPI, service: Service) -> None:
+    model, now = Model(service), service.premises.clock.now
 
-    @router.get("/v1/models")
+    @app.get("/v1/models")
     def list_models() -> Response:
         """The orchestrator, and each configured agent as a model of its own."""
         return json_response({"object": "list", "data": [_model(name) for name in model.names]})
 
-    @router.get("/v1/models/{name:path}")
+    @app.get("/v1/models/{name:path}")
     def show_model(name: str) -> Response:
         """One of them."""
         model.choice_of(name)
         return json_response(_model(name))
 
-    @router.post("/v1/chat/completions")
+    @app.post("/v1/chat/completions")
     async def chat_completions(request: Request, body: ChatBody, escalera_session: SessionHeader = None) -> Response:
         """A turn, as a chat completion."""
         talk = body.talk()
@@ -48,7 +48,7 @@ def openai_routes(service: Service) -> APIRouter:
             return await model.whole(request, run, opening, lambda said, end: chat.completion(form, said, end))
         return await model.streamed(run, opening, lambda words: chat_stream(form, words))
 
-    @router.post("/v1/responses")
+    @app.post("/v1/responses")
     async def create_response(request: Request, body: ResponsesBody, escalera_session: SessionHeader = None) -> Response:
         """A turn, as a response."""
         talk = body.talk()
@@ -65,8 +65,6 @@ def openai_routes(service: Service) -> APIRouter:
         if not body.stream:
             return await model.whole(request, run, opening, lambda said, end: responses.response(form, said, end))
         return await model.streamed(run, opening, lambda words: response_stream(form, words))
-
-    return router
 
 
 async def chat_stream(form: chat.Form, words: AsyncIterator[Spoken]) -> AsyncIterator[bytes]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.responses import Response
 
-from orchestrator.documents.kinds import NeedDocument, PlanDocument
 from orchestrator.documents.plan import plan_document
 from orchestrator.needs import Change, change_need, cleared, need_document, restored, stated, usable_need
 from orchestrator.planning.plan import counted, plan_turn, through_rules
 from orchestrator.server.bodies import Asked, NeedBody
+from orchestrator.server.openapi import gives
 from orchestrator.server.problems import json_response
 from orchestrator.server.service import Service
 
@@ -19,10 +19,10 @@ EXAMPLE = "…"
 """Stands for the prompt of a plan where none is given."""
 
 
-def need_routes(service: Service) -> APIRouter:
-    router, premises, store = APIRouter(tags=["sessions"]), service.premises, service.store
+def need_routes(app: FastAPI, service: Service) -> None:
+    premises, store = service.premises, service.store
 
-    @router.post("/v1/sessions/{ref}/plan", response_model=PlanDocument)
+    @app.post("/v1/sessions/{ref}/plan", openapi_extra=gives("PlanDocument"))
     def plan(ref: str, body: Asked) -> Response:
         """What the next turn would be and would send. Calls nobody, and writes nothing."""
         wish = body.wish(default=EXAMPLE)
@@ -44,7 +44,7 @@ def need_routes(service: Service) -> APIRouter:
             planned = counted(through_rules(planner(session, log, wish), log, planner), there.hooks)
         return json_response(plan_document(planned, expiry=there.expiry, now=now))
 
-    @router.get("/v1/sessions/{ref}/need", response_model=NeedDocument)
+    @app.get("/v1/sessions/{ref}/need", openapi_extra=gives("NeedDocument"))
     def show_need(ref: str) -> Response:
         """What the user is trying to do, or was with the reason why that was cleared."""
         with store.snapshot():
@@ -55,19 +55,17 @@ def need_routes(service: Service) -> APIRouter:
         session = change_need(premises, store, ref, change)
         return json_response(need_document(premises, session, store.log(session.id)))
 
-    @router.put("/v1/sessions/{ref}/need", response_model=NeedDocument)
+    @app.put("/v1/sessions/{ref}/need", openapi_extra=gives("NeedDocument"))
     def set_need(ref: str, body: NeedBody) -> Response:
         """State it; the same text again only renews it."""
         return changed(ref, stated(usable_need(body.text)))
 
-    @router.delete("/v1/sessions/{ref}/need", response_model=NeedDocument)
+    @app.delete("/v1/sessions/{ref}/need", openapi_extra=gives("NeedDocument"))
     def clear_need(ref: str) -> Response:
         """Forget it; it can be brought back for seven days."""
         return changed(ref, cleared)
 
-    @router.post("/v1/sessions/{ref}/need/restore", response_model=NeedDocument)
+    @app.post("/v1/sessions/{ref}/need/restore", openapi_extra=gives("NeedDocument"))
     def restore_need(ref: str) -> Response:
         """Bring the last one back."""
         return changed(ref, restored)
-
-    return router

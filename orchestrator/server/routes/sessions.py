@@ -5,34 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import FastAPI, Query
 from starlette.responses import Response
 
-from orchestrator.documents.kinds import HitsDocument, SessionRefDocument, SessionsDocument
-from orchestrator.documents.models import SessionShape
+from orchestrator.documents.kinds import SessionRefDocument
 from orchestrator.documents.sessions import hits_document, session_ref_document, sessions_document, shown_document
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.needs import need_document
 from orchestrator.server.bodies import NameBody, RenameBody, SessionBody
+from orchestrator.server.openapi import gives
 from orchestrator.server.problems import encoded, json_response
 from orchestrator.server.service import Service
 from orchestrator.sessions import all_turns, dropped, forked, fresh_session, named_session, read_session, renamed
 
 
-def session_routes(service: Service) -> APIRouter:
-    router, premises, store = APIRouter(tags=["sessions"]), service.premises, service.store
+def session_routes(app: FastAPI, service: Service) -> None:
+    premises, store = service.premises, service.store
 
-    @router.get("/v1/sessions", response_model=SessionsDocument)
+    @app.get("/v1/sessions", openapi_extra=gives("SessionsDocument"))
     def list_sessions(all_workspaces: bool = False) -> Response:
         """The sessions of the server's workspace or of all, newest first."""
         return json_response(sessions_document(store.list(None if all_workspaces else premises.workspace)))
 
-    @router.get("/v1/search", response_model=HitsDocument)
+    @app.get("/v1/search", openapi_extra=gives("HitsDocument"))
     def search(text: str, limit: Annotated[int, Query(ge=1, le=1000)] = 50, all_workspaces: bool = False) -> Response:
         """Turns that hold all these words, the best first."""
         return json_response(hits_document(store.search(text, None if all_workspaces else premises.workspace, limit)))
 
-    @router.post("/v1/sessions", status_code=201, response_model=SessionRefDocument)
+    @app.post("/v1/sessions", status_code=201, openapi_extra=gives("SessionRefDocument", 201))
     def begin_session(body: SessionBody) -> Response:
         """Begin a session, without a turn."""
         workspace = _workspace(body.workspace)
@@ -43,14 +43,14 @@ def session_routes(service: Service) -> APIRouter:
         store.create(session)
         return _made(session_ref_document(session))
 
-    @router.post("/v1/sessions/import", status_code=201, response_model=SessionRefDocument)
+    @app.post("/v1/sessions/import", status_code=201, openapi_extra=gives("SessionRefDocument", 201))
     def import_session(body: dict[str, Any]) -> Response:
         """Store a session document, or its short form: `turns` alone, each with role, prompt and answer."""
         session, turns, receipts = read_session(premises, encoded(body), "the body", new_id=premises.new_id, new_nonce=premises.new_nonce)
         store.import_session(session, turns, receipts)
         return _made(session_ref_document(session))
 
-    @router.get("/v1/sessions/{ref}", response_model=SessionShape)
+    @app.get("/v1/sessions/{ref}", openapi_extra=gives("SessionShape"))
     def show_session(ref: str) -> Response:
         """The whole session, with all of its turns, and the need as it stands now under `need_now`."""
         with store.snapshot():
@@ -58,18 +58,18 @@ def session_routes(service: Service) -> APIRouter:
             log = store.log(session.id)
             return json_response(shown_document(session, all_turns(log), store.receipts(session.id), need_document(premises, session, log)))
 
-    @router.patch("/v1/sessions/{ref}", response_model=SessionRefDocument)
+    @app.patch("/v1/sessions/{ref}", openapi_extra=gives("SessionRefDocument"))
     def rename_session(ref: str, body: RenameBody) -> Response:
         """Give it another name."""
         return json_response(session_ref_document(renamed(premises, store, ref, body.name)))
 
-    @router.delete("/v1/sessions/{ref}", response_model=SessionRefDocument)
+    @app.delete("/v1/sessions/{ref}", openapi_extra=gives("SessionRefDocument"))
     def drop_session(ref: str, purge: bool = False) -> Response:
         """Remove it; an export is kept in the data folder, unless it is to be purged."""
         session, kept = dropped(premises, store, ref, purge=purge)
         return json_response(session_ref_document(session, export=kept))
 
-    @router.post("/v1/sessions/{ref}/fork", status_code=201, response_model=SessionRefDocument)
+    @app.post("/v1/sessions/{ref}/fork", status_code=201, openapi_extra=gives("SessionRefDocument", 201))
     def fork_session(ref: str, body: NameBody) -> Response:
         """A copy that goes its own way."""
         with store.snapshot():
@@ -77,7 +77,7 @@ def session_routes(service: Service) -> APIRouter:
             turns, receipts = all_turns(store.log(session.id)), store.receipts(session.id)
         return _made(session_ref_document(forked(premises, store, session, turns, receipts, name=body.name)))
 
-    @router.get("/v1/sessions/{ref}/turns/{index}", response_model=SessionShape)
+    @app.get("/v1/sessions/{ref}/turns/{index}", openapi_extra=gives("SessionShape"))
     def show_turn(ref: str, index: int) -> Response:
         """The session with that one turn."""
         with store.snapshot():
@@ -87,8 +87,6 @@ def session_routes(service: Service) -> APIRouter:
             if turn is None:
                 raise NotFound(f"session {session.id[:8]} has no turn {index}")
             return json_response(shown_document(session, (turn,), store.receipts(session.id), need_document(premises, session, log)))
-
-    return router
 
 
 def _workspace(given: str | None) -> str | None:

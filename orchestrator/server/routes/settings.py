@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.responses import Response
 
-from orchestrator.documents.kinds import SettingDocument, SettingsDocument
 from orchestrator.documents.setting import setting_document, settings_document
 from orchestrator.edits import edited
 from orchestrator.errors import ConfigError
 from orchestrator.server.bodies import SettingBody
+from orchestrator.server.openapi import gives
 from orchestrator.server.problems import json_response, problem
 from orchestrator.server.service import Service
 from orchestrator.settings.declarations import BY_PATH
@@ -19,8 +19,8 @@ from orchestrator.settings.editing import edit, unsetting_key
 from orchestrator.settings.toml_text import spelled
 
 
-def setting_routes(service: Service) -> APIRouter:
-    router, premises = APIRouter(tags=["settings"]), service.premises
+def setting_routes(app: FastAPI, service: Service) -> None:
+    premises = service.premises
 
     def known(path: str) -> Response | None:
         """Why there is no such setting; `None` where there is."""
@@ -32,19 +32,19 @@ def setting_routes(service: Service) -> APIRouter:
             return problem(error, status=404)
         return None
 
-    @router.get("/v1/settings", response_model=SettingsDocument)
+    @app.get("/v1/settings", openapi_extra=gives("SettingsDocument"))
     def list_settings() -> Response:
         """All of them, with value and source."""
         premises.refresh()
         return json_response(settings_document(premises.settings.all()))
 
-    @router.get("/v1/settings/{path}", response_model=SettingDocument)
+    @app.get("/v1/settings/{path}", openapi_extra=gives("SettingDocument"))
     def get_setting(path: str) -> Response:
         """One of them."""
         premises.refresh()
         return known(path) or json_response(setting_document(premises.settings.explain(path)))
 
-    @router.put("/v1/settings/{path}", response_model=SettingDocument)
+    @app.put("/v1/settings/{path}", openapi_extra=gives("SettingDocument"))
     def put_setting(path: str, body: SettingBody) -> Response:
         """Set it: for as long as this server runs, over every other source; or with `persist` in the user's or the project's file."""
         unknown = known(path)
@@ -57,7 +57,7 @@ def setting_routes(service: Service) -> APIRouter:
         premises.refresh()
         return json_response({**setting_document(premises.settings.explain(path)), "written": str(done.file) if done.changed else None})
 
-    @router.delete("/v1/settings/{path}", response_model=SettingDocument)
+    @app.delete("/v1/settings/{path}", openapi_extra=gives("SettingDocument"))
     def unset_setting(path: str, persist: Literal["user", "project"] | None = None) -> Response:
         """Take back what was set for this server; or with `persist` what a file says."""
         unknown = known(path)
@@ -68,8 +68,6 @@ def setting_routes(service: Service) -> APIRouter:
         done = edit(premises.sources, unsetting_key(path), project=persist == "project")
         premises.refresh()
         return json_response({**setting_document(premises.settings.explain(path)), "written": str(done.file) if done.changed else None})
-
-    return router
 
 
 def _spelled(path: str, value: object) -> str:

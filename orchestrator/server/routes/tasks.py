@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.responses import Response
 
 from orchestrator.background import start_task
 from orchestrator.continuing import due_questions, with_answers
-from orchestrator.documents.kinds import TaskDocument, TasksDocument, TurnDocument
 from orchestrator.documents.task import task_document, task_object
 from orchestrator.errors import NotFound, StoreError, TaskEnded, TaskRuns
 from orchestrator.questions import StoredQuestion
 from orchestrator.server.bodies import TaskBody
+from orchestrator.server.openapi import gives
 from orchestrator.server.problems import json_response
 from orchestrator.server.service import Service
 from orchestrator.tasks import StoredTask
 
 
-def task_routes(service: Service) -> APIRouter:
-    router, premises, store = APIRouter(tags=["tasks"]), service.premises, service.store
+def task_routes(app: FastAPI, service: Service) -> None:
+    premises, store = service.premises, service.store
 
-    @router.get("/v1/tasks", response_model=TasksDocument)
+    @app.get("/v1/tasks", openapi_extra=gives("TasksDocument"))
     def list_tasks() -> Response:
         """All whose results have not expired, oldest first."""
         now = store.now()
         return json_response({"format": "escalera.tasks/1", "tasks": [task_object(task, now) for task in store.tasks()]})
 
-    @router.post("/v1/tasks", status_code=202, response_model=TaskDocument)
+    @app.post("/v1/tasks", status_code=202, openapi_extra=gives("TaskDocument", 202))
     def begin_task(body: TaskBody) -> Response:
         """Take a turn in a process of its own, which goes on when this server ends."""
         session = store.find(body.session, premises.workspace)
@@ -42,12 +42,12 @@ def task_routes(service: Service) -> APIRouter:
         task = start_task(there, store, session, wish, timeout=body.seconds, wait_questions=body.wait_questions, due=identities)
         return json_response(task_document(task, store.now()), 202, headers={"location": f"/v1/tasks/{task.id}"})
 
-    @router.get("/v1/tasks/{identity}", response_model=TaskDocument)
+    @app.get("/v1/tasks/{identity}", openapi_extra=gives("TaskDocument"))
     def show_task(identity: str) -> Response:
         """How it stands; its result is kept for longer by that, up to its ceiling."""
         return json_response(task_document(read(identity), store.now()))
 
-    @router.get("/v1/tasks/{identity}/result", response_model=TurnDocument)
+    @app.get("/v1/tasks/{identity}/result", openapi_extra=gives("TurnDocument"))
     def task_result(identity: str) -> Response:
         """What it came to: the turn document."""
         task = peeked(identity)
@@ -58,7 +58,7 @@ def task_routes(service: Service) -> APIRouter:
             raise TaskEnded(f"task {task.id[:8]} was {task.state.value}: it has no result", hint="its turn reads as interrupted; ask again")
         return json_response(dict(task.result))
 
-    @router.post("/v1/tasks/{identity}/cancel", response_model=TaskDocument)
+    @app.post("/v1/tasks/{identity}/cancel", openapi_extra=gives("TaskDocument"))
     def cancel_task(identity: str) -> Response:
         """Ask it to end; its turn is kept as cancelled."""
         task = peeked(identity)
@@ -79,5 +79,3 @@ def task_routes(service: Service) -> APIRouter:
             return store.read_task(task.id)
         except StoreError:
             return task
-
-    return router

@@ -6,19 +6,20 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Header
+from fastapi import FastAPI, Header
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from orchestrator.clock import format_time
 from orchestrator.continuation import Token
 from orchestrator.continuing import due_questions, with_answers
-from orchestrator.documents.kinds import SessionRefDocument, TurnDocument, WaitingDocument
+from orchestrator.documents.kinds import WaitingDocument
 from orchestrator.documents.question import question_object
 from orchestrator.documents.sessions import session_ref_document
 from orchestrator.errors import EscaleraError, NotFound, TokenRefused, UsageError
+from orchestrator.lifetimes import lifetime_fields
 from orchestrator.questions import StoredQuestion
 from orchestrator.server.bodies import ContinueBody, TurnBody
+from orchestrator.server.openapi import gives
 from orchestrator.server.problems import Refused, encoded, json_response
 from orchestrator.server.routes.questions import answer_of
 from orchestrator.server.runs import AWAITED, Run
@@ -26,15 +27,13 @@ from orchestrator.server.service import Order, Service
 from orchestrator.server.streams import EventStream, event
 from orchestrator.session import Session
 
-_WAITING: dict[int | str, dict[str, Any]] = {202: {"model": WaitingDocument, "description": "The turn waits for the answer to a question"}}
-
 _EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "The events"}}
 
 
-def turn_routes(service: Service) -> APIRouter:
-    router, store, broker, premises = APIRouter(tags=["turns"]), service.store, service.broker, service.premises
+def turn_routes(app: FastAPI, service: Service) -> None:
+    store, broker, premises = service.store, service.broker, service.premises
 
-    @router.post("/v1/sessions/{ref}/turns", response_model=TurnDocument, responses=_WAITING)
+    @app.post("/v1/sessions/{ref}/turns", openapi_extra=gives("TurnDocument", waits=True))
     async def take_turn(
         ref: str,
         body: TurnBody,
@@ -51,20 +50,20 @@ def turn_routes(service: Service) -> APIRouter:
             return await _streamed(run, 0)
         return await _whole(run, wait_questions=body.wait_questions, token=None)
 
-    @router.get("/v1/sessions/{ref}/turns/{index}/events", response_model=None, responses=_EVENTS)
+    @app.get("/v1/sessions/{ref}/turns/{index}/events", responses=_EVENTS)
     async def follow_turn(ref: str, index: int, last_event_id: Annotated[str | None, Header()] = None) -> Response:
         """The events of a turn that runs, or ended a short while ago: from its beginning, or behind the `Last-Event-ID`."""
         run = await run_in_threadpool(_held, service, ref, index)
         return await _streamed(run, _position(run, last_event_id))
 
-    @router.post("/v1/sessions/{ref}/turns/{index}/cancel", response_model=SessionRefDocument)
+    @app.post("/v1/sessions/{ref}/turns/{index}/cancel", openapi_extra=gives("SessionRefDocument"))
     def cancel_turn(ref: str, index: int) -> Response:
         """End a turn that runs here; it is kept as cancelled."""
         session = store.find(ref, premises.workspace)
         _run_of(service, session, index).cancel.set()
         return json_response(session_ref_document(session))
 
-    @router.post("/v1/sessions/{ref}/turns/{index}/continue", response_model=TurnDocument, responses=_WAITING)
+    @app.post("/v1/sessions/{ref}/turns/{index}/continue", openapi_extra=gives("TurnDocument", waits=True))
     async def continue_turn(ref: str, index: int, body: ContinueBody) -> Response:
         """Go on with a turn that waits for a question, with its answer; without one, an open question is told once more, which keeps it open."""
         run = await run_in_threadpool(_held, service, ref, index)
@@ -107,8 +106,7 @@ def turn_routes(service: Service) -> APIRouter:
             "session": run.session,
             "turn": run.turns[-1],
             "question": question_object(stored, now),
-            "continuation": token.text,
-            "expiresAt": format_time(token.expires_at),
+            "continuation": {"token": token.text, **lifetime_fields(token.expires_at, now, now)},
         }
         return json_response(document, 202, headers={"location": _place(run, "/continue")})
 
@@ -126,8 +124,6 @@ def turn_routes(service: Service) -> APIRouter:
                 raise run.error
         events = _events(run, after)
         return EventStream(events, headers={"location": _place(run, "/events")})
-
-    return router
 
 
 def _ordered(service: Service, ref: str, body: TurnBody, key: str | None) -> tuple[Session, Order]:

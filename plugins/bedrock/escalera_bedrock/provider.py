@@ -14,7 +14,7 @@ from escalera_bedrock.answer import Answer, events_of
 from escalera_bedrock.body import Shape, as_json, converse_body
 from escalera_bedrock.failures import Failure, affordable_tokens, error_of, failure_of, has_expired, refuses_caching, refuses_streaming
 from escalera_bedrock.options import BedrockOptions
-from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOfFunds, ProtocolError, ProviderError, RateLimited
+from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOfFunds, ProtocolError, ProviderError, RateLimited, Unavailable
 from orchestrator.providers import NO_WIRE, AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts, Wire
 
 if TYPE_CHECKING:
@@ -206,6 +206,8 @@ class BedrockProvider:
             return CheckResult(False, "no_credentials" if failure is None else "refused", told.message, told.hint)
         if isinstance(told, ModelNotFound):
             return CheckResult(False, "unknown_model", told.message, told.hint)
+        if isinstance(told, Unavailable) and failure is None:  # nobody answered: what Bedrock says of itself is a failure of it
+            return CheckResult(False, "unreachable", told.message, told.hint)
         return CheckResult(False, "quota" if isinstance(told, RateLimited | OutOfFunds) else "error", told.message, told.hint)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from escalera_openrouter.answer import Answer, read_usage
-from escalera_openrouter.retry_after import retry_after, retry_after_in_text
+from escalera_openrouter.retry_after import retry_after
 from escalera_openrouter.sse import MAX_EVENT, EventParser, EventTooLarge
 from escalera_openrouter.thinking import ThinkFilter, UnopenedThinking, split_unopened
 from escalera_openrouter.tool_fragments import ToolFragments
@@ -34,6 +34,21 @@ def parsed(pieces: list[bytes]) -> list[tuple[str, str]]:
     parser = EventParser()
     events = [event for piece in pieces for event in parser.feed(piece)]
     return [(event.name, event.data) for event in (*events, *parser.close())]
+
+
+@pytest.mark.parametrize(
+    ("lines", "events"),
+    [
+        ('data: {"a":1}\ndata: [DONE]\n', ['{"a":1}', "[DONE]"]),
+        ('data: {"a":\ndata: 1}\ndata: [DONE]\n', ['{"a":\n1}', "[DONE]"]),
+        ('data: {"a":1}\ndata: {"b":"}"}\ndata: {"c":\ndata: 2}\n', ['{"a":1}', '{"b":"}"}', '{"c":\n2}']),
+        ('data: [\ndata: {"a":1},\ndata: {"b":2}]\n', ['[\n{"a":1},\n{"b":2}]']),
+        ("data: one\ndata: {two}\n", ["one\n{two}"]),
+    ],
+)
+def test_an_event_whose_blank_line_is_missing_ends_where_another_begins(lines: str, events: list[str]) -> None:
+    for size in (1, 5, len(lines)):
+        assert parsed([lines.encode()[start : start + size] for start in range(0, len(lines), size)]) == [("", event) for event in events]
 
 
 @given(
@@ -473,7 +488,3 @@ def test_usage_has_its_details() -> None:
 )
 def test_waits_are_read_from_what_there_is(headers: Mapping[str, str], seconds: float | None) -> None:
     assert retry_after(headers, NOW) == pytest.approx(seconds)
-
-
-def test_a_wait_is_read_from_a_sentence() -> None:
-    assert retry_after_in_text("Please try again in 1m7.66s.") == pytest.approx(67.66)

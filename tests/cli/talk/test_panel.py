@@ -15,7 +15,6 @@ import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orchestrator.sessions import fresh_session
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
@@ -23,7 +22,6 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.utils import get_cwidth
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.need import stated
 from orchestrator.cli.talk.commands import Commands
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.cli.talk.panel import Panel, PanelScreen
@@ -32,11 +30,13 @@ from orchestrator.cli.talk.status import status_line
 from orchestrator.clock import FixedClock
 from orchestrator.errors import UsageError
 from orchestrator.lifetimes import begun
+from orchestrator.needs import stated
 from orchestrator.percepts import Percept
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Answer, Cancel, Question
 from orchestrator.questions import StoredQuestion
 from orchestrator.session import State
+from orchestrator.sessions import fresh_session
 from orchestrator.testing.openai_server import OpenAIServer, reply
 
 SCREENS = Path(__file__).parents[2] / "surface" / "screens"
