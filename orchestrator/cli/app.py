@@ -58,7 +58,7 @@ class _Run:
     """One run of the program, as far as it has come."""
 
     arguments: Sequence[str]
-    stdout: TextIO
+    own_stdout: OwnOutput | None = None
     front: Front | None = None
 
 
@@ -109,7 +109,7 @@ def root(
     from orchestrator.cli.front import Front
 
     named = {setting.path: value for setting in SETTINGS if setting.flag and (value := flags.get(_parameter(setting))) is not None}
-    output = Output.of(os.environ, ctx.obj.stdout if isinstance(ctx.obj, _Run) else sys.stdout, color=color, no_input=no_input, plain=plain)
+    output = Output.of(os.environ, ctx.obj.own_stdout if isinstance(ctx.obj, _Run) else None, color=color, no_input=no_input, plain=plain)
     name = ctx.invoked_subcommand or ""
     front = Front(
         environ=os.environ,
@@ -160,7 +160,7 @@ def run(arguments: Sequence[str], *, alone: bool = False) -> int:
     `alone` says that the process is ours: then what plugins print goes to stderr, however they do it.
     """
     _open_standard_streams()
-    this, began = _Run(arguments, OwnOutput.of_process() if alone else sys.stdout), time.monotonic()
+    this, began = _Run(arguments, OwnOutput.of_process() if alone else None), time.monotonic()
     code = _done(this)
     if this.front is not None:
         this.front.log("ended", exit=code, seconds=round(time.monotonic() - began, 3))
@@ -198,7 +198,7 @@ def _done(this: _Run) -> int:
 def _crashed(fault: Exception, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
     from orchestrator.cli.front import Front
 
-    output = Output.of(os.environ, this.stdout, color="never", no_input=True, plain=True)
+    output = Output.of(os.environ, this.own_stdout, color="never", no_input=True, plain=True)
     front = this.front or Front(environ=os.environ, cwd=Path(), config_file=None, sets=(), flags={}, output=output)
     file = front.crashed(fault)
     if file is None:
@@ -247,7 +247,7 @@ def _nearest(word: str, known: Any) -> str:
 
 def _failed(error: EscaleraError, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
     if wanted is not None:
-        _print_error(error, this.stdout, as_line=wanted == "lines")
+        _print_error(error, this.own_stdout or sys.stdout, as_line=wanted == "lines")
     Output.notice(f"escalera: {error.message}" + (f" ({error.hint})" if error.hint else ""))
     return error.exit_code
 

@@ -27,19 +27,25 @@ class Output:
     """Somebody is there to be asked and to watch."""
     color: bool
     plain: bool
-    stdout: TextIO = field(default_factory=lambda: sys.stdout, kw_only=True)
+    own_stdout: OwnOutput | None = field(default=None, kw_only=True)
+    """The program's, where the process is ours."""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str], stdout: TextIO, *, color: str, no_input: bool, plain: bool) -> Output:
+    def of(cls, environ: Mapping[str, str], own_stdout: OwnOutput | None, *, color: str, no_input: bool, plain: bool) -> Output:
         dumb = environ.get("TERM") == "dumb"
-        terminal = stdout.isatty()
+        terminal = (own_stdout or sys.stdout).isatty()
         wanted = color == "always" or (color == "auto" and (bool(environ.get("FORCE_COLOR")) or (terminal and not environ.get("NO_COLOR") and not dumb)))
-        return cls(interactive=terminal and sys.stdin.isatty() and not no_input, color=wanted and not plain, plain=plain or dumb, stdout=stdout)
+        return cls(interactive=terminal and sys.stdin.isatty() and not no_input, color=wanted and not plain, plain=plain or dumb, own_stdout=own_stdout)
 
     @property
     def asks(self) -> bool:
         """Whether a question in the middle of a turn would be seen: it stands where notices stand."""
         return self.interactive and sys.stderr.isatty()
+
+    @property
+    def stdout(self) -> TextIO:
+        """Where the answer goes."""
+        return self.own_stdout or sys.stdout
 
     def print_json(self, document: Document | SessionDocument) -> None:
         """One document."""
@@ -69,8 +75,8 @@ class Output:
 
     def keep_alone(self) -> None:
         """Before code of strangers is loaded: where the program has a way of its own to stdout, nobody else has one any more."""
-        if isinstance(self.stdout, OwnOutput):
-            self.stdout.keep_alone()
+        if self.own_stdout is not None:
+            self.own_stdout.keep_alone()
 
 
 class ReaderGone(Exception):

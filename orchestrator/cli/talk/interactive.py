@@ -142,7 +142,7 @@ class Interactive:
 
     def run(self) -> int:
         """Until the user leaves: the exit code."""
-        self._front.say_through(_ToScreen(self._output.interactive, self._output.color, self._output.plain, self._put, stdout=self._output.stdout))
+        self._front.say_through(_ToScreen(self._output.interactive, self._output.color, self._output.plain, self._put, own_stdout=self._output.own_stdout))
         try:
             return self._screen.run(self._started)
         except EOFError:  # the terminal has gone
