@@ -222,7 +222,7 @@ class Premises:
             self.tell_once(project.notice)
         instructions = project.instructions
         trusted = instructions.text if instructions is not None and instructions.accepted else ""
-        return Additions(self.hooks, self.rules, self.sensing, trusted)
+        return Additions(self.hooks, self.rules, self.sensing, trusted, project.unaccepted)
 
     @property
     def grants(self) -> GrantStore:
