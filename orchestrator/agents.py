@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.aside import Aside
 from orchestrator.errors import ConfigError, EscaleraError, PluginError, foreign
 from orchestrator.guarded import BROKEN, Guarded
 from orchestrator.plugins import PluginReport, missing_kind
@@ -68,9 +67,8 @@ def build_provider(
     folders = {key: str(folder) for key, folder in config.folders.items()}
     context = replace(context, long_lived=long_lived, session_wait=session_wait, folders=folders)
     try:
-        with Aside():
-            provider = kind.factory(checked, context)
-            wrong = _what_it_lacks(provider)
+        provider = kind.factory(checked, context)
+        wrong = _what_it_lacks(provider)
     except (EscaleraError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -173,8 +171,7 @@ def _checked(config: AgentConfig, kind: ProviderKind, options: Mapping[str, Any]
     from pydantic import ValidationError
 
     try:
-        with Aside():
-            return kind.options.model_validate(dict(options)), []
+        return kind.options.model_validate(dict(options)), []
     except ValidationError as error:
         return None, _merged(_problem(config, kind, details, options) for details in error.errors(include_url=False, include_context=False))
     except KeyboardInterrupt:

@@ -175,20 +175,23 @@ class Premises:
 
     def found_plugins(self, *, strict: bool = False) -> PluginManager:
         """The installed plugins, for who tells what is wrong with them himself."""
-        return self._loaded_plugins(self.settings, strict=strict)
+        return self._loaded_plugins(blocked=self.settings.value("plugins.blocked"), strict=strict)
 
-    @staticmethod
-    def _loaded_plugins(settings: Settings, *, strict: bool) -> PluginManager:
+    def all_plugins(self) -> PluginManager:
+        """The installed plugins where no settings can be read: all of them."""
+        return self._loaded_plugins()
+
+    def _loaded_plugins(self, *, blocked: Sequence[str] = (), strict: bool = False) -> PluginManager:
         from orchestrator.plugins import BUILT_IN, PluginManager, installed_entry_points
 
-        return PluginManager.load(installed_entry_points(), built_in=BUILT_IN, blocked=settings.value("plugins.blocked"), strict=strict)
+        return PluginManager.load(installed_entry_points(), built_in=BUILT_IN, blocked=blocked, strict=strict)
 
     def plugins_at_hand(self) -> PluginManager | None:
         """The installed plugins, for checking a change of the configuration: none where that cannot be used as it is."""
         from orchestrator.settings.resolution import read_files, resolved
 
         settings, problems = resolved(self.sources, read_files(self.sources, to_change=True))
-        return None if problems else self._loaded_plugins(settings, strict=settings.value("plugins.strict"))
+        return None if problems else self._loaded_plugins(blocked=settings.value("plugins.blocked"), strict=settings.value("plugins.strict"))
 
     @cached_property
     def hooks(self) -> Hooks:
@@ -219,7 +222,7 @@ class Premises:
             self.tell_once(project.notice)
         instructions = project.instructions
         trusted = instructions.text if instructions is not None and instructions.accepted else ""
-        return Additions(self.hooks, self.rules, self.sensing, trusted)
+        return Additions(self.hooks, self.rules, self.sensing, trusted, project.unaccepted)
 
     @property
     def grants(self) -> GrantStore:

@@ -31,6 +31,8 @@ class Capabilities:
     reports_usage: bool = True
     reports_cost: bool = False
     asks_permissions: bool = False
+    obeys_workspace: bool = False
+    """Its program goes by files of the workspace on its own account (hooks, servers, variables); it heeds `Request.unaccepted`."""
     profile: WireProfile = "openai"
     context_window_tokens: int | None = None
     """The window, where the provider knows its model's; the setting of the same name goes before it."""
@@ -129,6 +131,8 @@ class Request:
     """How often a program that sends again by itself may do so; `ProviderError.own_retries` then says how often it did. `None` where nobody counts."""
     longest_wait: float | None = None
     """Seconds that such a program may wait before it sends again; it ends at once where more are named, with `retry_after` in its error. `None`: any."""
+    unaccepted: tuple[str, ...] = ()
+    """Files in and above the workspace by which a program that obeys the workspace would go, and which the user has not accepted: it runs without them."""
     wire: Wire = field(default=NO_WIRE, compare=False, repr=False)
     """To be told what goes over the wire."""
 

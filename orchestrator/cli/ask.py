@@ -91,7 +91,7 @@ def command(
     human = AtTerminal(watcher.quiet, moves=not front.output.plain) if front.output.asks else None
     notify = front.notifier if human is not None or wait_questions else None
     asking = Asking(broker, cancel, human=human, waits=wait_questions, watch=show, notify=notify)
-    edit = editor_of(front.environ, front.cwd)
+    edit = editor_of(front.environ, front.cwd, front.output.stdout)
 
     def revise(plan: Plan) -> str:
         with watcher.quiet():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -12,6 +13,7 @@ from orchestrator.premises import Premises
 
 if TYPE_CHECKING:
     from orchestrator.cli.notify import Notifier
+    from orchestrator.plugins import PluginManager
 
 
 class Front(Premises):
@@ -36,6 +38,15 @@ class Front(Premises):
 
     def _say(self, text: str) -> None:
         self.output.notice(text)  # where that is by then: a chat has its own
+
+    def _loaded_plugins(self, *, blocked: Sequence[str] = (), strict: bool = False) -> PluginManager:
+        self.output.keep_alone()
+        stderr = sys.stderr
+        try:
+            return super()._loaded_plugins(blocked=blocked, strict=strict)
+        finally:
+            # A plugin may have put something else in its place, or closed it, and notices would be lost.
+            sys.stderr = open(2, "w", errors="backslashreplace", closefd=False) if stderr.closed else stderr  # noqa: SIM115  # as long as the program runs
 
     @property
     def notifier(self) -> Notifier:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ import click
 
 from orchestrator.cli.facts import SHOWN, say_archived, say_percepts, say_stale, say_told
 from orchestrator.cli.front import Front
-from orchestrator.cli.output import write
 from orchestrator.cli.prompt import read_input
 from orchestrator.documents.json_text import json_text
 from orchestrator.errors import UsageError
@@ -222,7 +220,7 @@ def export(front: Front, output: Path | None, _as_json: bool) -> None:
         }
     )
     if output is None:
-        write(sys.stdout, text)
+        front.output.print_text(text)
         return
     try:
         with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:

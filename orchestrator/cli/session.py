@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import click
 
 from orchestrator.attachments import referenced
 from orchestrator.cli.front import Front
-from orchestrator.cli.output import write
 from orchestrator.cli.prompt import read_input
 from orchestrator.cli.wire import show_wire
 from orchestrator.documents.sessions import hits_document, session_ref_document, sessions_document, shown_document
@@ -150,7 +148,7 @@ def export(front: Front, ref: str | None, style: Style, raw: bool, output: Path 
     if raw:
         front.output.notice("--raw: keys, tokens and passwords that stand in the texts are not masked")
     if output is None:
-        write(sys.stdout, clean(text) if sys.stdout.isatty() else text)
+        front.output.print_text(clean(text) if front.output.stdout.isatty() else text)
         return
     try:
         with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:

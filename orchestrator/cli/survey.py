@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from orchestrator.agents import agent_context
-from orchestrator.aside import Aside
 from orchestrator.cli.checks import masked_result, result_of
 from orchestrator.cli.front import Front
 from orchestrator.plugins import PluginManager
@@ -87,8 +86,7 @@ def _asked(kind: ProviderKind, options: Mapping[str, Any], front: Front, setting
     """What an agent of that kind would say that has only these options, among the agents that are configured."""
     others = [agent for agent in settings.agents.values() if agent.provider != kind.name] if settings else []
     context = agent_context(kind, {}, others, plugins.kinds(), name=kind.name, environ=front.environ, workspace=front.cwd)
-    with Aside():
-        return kind.factory(kind.options(**options), context).check()
+    return kind.factory(kind.options(**options), context).check()
 
 
 def _silence(answer: Answered[Any]) -> str:

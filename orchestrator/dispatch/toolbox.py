@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from orchestrator.aside import Aside, aloud
 from orchestrator.deadline import Deadline
 from orchestrator.dispatch.desk import Answered, Desk, Shown
 from orchestrator.dispatch.repeats import ENDED_AT, Repeats
@@ -93,7 +92,7 @@ class ToolBox:
         Each has a thread: one that hangs cannot hold up the turn.
         """
         ended: queue.SimpleQueue[tuple[int, _Outcome | None] | None] = queue.SimpleQueue()
-        request, bench, ask = self._request, self._desk.bench, aloud(self._desk.ask)
+        request, bench, ask = self._request, self._desk.bench, self._desk.ask
         context = ToolContext(
             request.workspace,
             request.session,
@@ -136,8 +135,7 @@ class ToolBox:
         if tool is None:
             return _Outcome(f"there is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}", is_error=True)
         try:
-            with Aside():
-                text = tool.run(copy.deepcopy(call.arguments), replace(context, call=call.id))
+            text = tool.run(copy.deepcopy(call.arguments), replace(context, call=call.id))
         except ToolFailed as error:
             return None if context.cancel.is_set() else _Outcome(str(error), is_error=True)
         except BaseException as error:  # a tool may be code of strangers, which may raise anything; what the user presses reaches no thread but the first

@@ -311,18 +311,23 @@ def _events(provider: Provider, request: Request, desk: Desk) -> Generator[Event
 
     Closing this lets the provider go of its socket or child. What a foreign error says is not repeated: it may hold a secret.
     """
+    handed_over = False
     try:
         events = provider.run(replace(request, wire=desk.wire), cancel=desk.cancel, ask=desk.ask)
         try:
             for event in events:
                 if not is_event(event):
                     raise ProtocolError(f"the provider gave something that is no event: {type(event).__name__}", hint=_BROKEN)
+                handed_over = True
                 yield event
+                handed_over = False
         finally:
             _close(events)
-    except (EscaleraError, KeyboardInterrupt, GeneratorExit):
+    except (EscaleraError, KeyboardInterrupt):
         raise
     except BaseException as error:
+        if handed_over and isinstance(error, GeneratorExit):  # whoever takes the events wants no more; a provider may raise this too
+            raise
         raise ProtocolError(f"the provider broke: {foreign(error)}", hint=_BROKEN) from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -73,6 +73,8 @@ class Additions:
     sensing: Sensing = field(default_factory=Sensing)
     project_instructions: str = ""
     """The workspace's AGENTS.md, where it is trusted, for agents that do not read it themselves."""
+    unaccepted: tuple[str, ...] = ()
+    """Files by which an agent's program would go on its own account, and which are not trusted."""
     client_prompt: str = ""
     """What the program that brings the prompt says to the agent beside it, as a client says it in its system message."""
     client_tools: tuple[Tool, ...] = ()
@@ -89,6 +91,8 @@ class Supplies:
     """What plugins tell it."""
     project_instructions: str = ""
     client_prompt: str = ""
+    unaccepted: tuple[str, ...] = ()
+    """What an agent that obeys the workspace runs without."""
     problems: tuple[str, ...] = ()
     """What plugins broke, and what is wrong with MCP servers."""
 
@@ -226,6 +230,7 @@ def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], crew:
     ours = [tool for plugin, tool in tools.values if tool.schema.name not in taken and (not tool.on_request or agent.asks_for(tool.schema.name, plugin.name))]
     taken |= {tool.schema.name for tool in ours}
     offer = crew.offered(agent.name, room=_tool_room(agent), taken=taken) if case.takes_tools else Offer()
+    unaccepted = additions.unaccepted if agent.provider.capabilities.obeys_workspace else ()
     unused = () if case.takes_tools or not additions.client_tools else (f"{agent.name!r} is offered none of the client's tools: it takes none",)
     contributed = additions.hooks.context(
         session=case.stand.session, turns=case.log, agent=agent.name, role=role, mode=case.mode, prompt=case.wish.prompt, workspace=workspace
@@ -235,8 +240,14 @@ def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], crew:
         contributed=contributed.values,
         project_instructions="" if case.keeps_conversation else additions.project_instructions,
         client_prompt=additions.client_prompt,
-        problems=(*problems, *unused, *tools.notices, *_not_there(agent, tools), *offer.problems, *contributed.notices),
+        unaccepted=unaccepted,
+        problems=(*problems, *_without(agent, unaccepted), *unused, *tools.notices, *_not_there(agent, tools), *offer.problems, *contributed.notices),
     )
+
+
+def _without(agent: Agent, unaccepted: Sequence[str]) -> Iterator[str]:
+    if unaccepted:
+        yield f"{agent.name!r} runs without what is not trusted: {', '.join(unaccepted)}. To see it and accept it as it is: escalera trust"
 
 
 def _not_there(agent: Agent, tools: Given[Tool]) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -100,10 +99,10 @@ class _ToScreen(Output):
 
     put: Callable[[str, str], None] = lambda _kind, _text: None
 
-    def say(self, text: str = "") -> None:  # type: ignore[override]  # the others need no object
+    def say(self, text: str = "") -> None:
         self.put("say", text)
 
-    def notice(self, text: str) -> None:  # type: ignore[override]
+    def notice(self, text: str) -> None:  # type: ignore[override]  # the other needs no object
         self.put("notice", text)
 
     def heading(self, text: str) -> None:
@@ -133,16 +132,17 @@ class Interactive:
             completer=Words(self._arguments(), cwd=Path(front.workspace), environ=front.environ),
             color=front.output.color,
             focus=self._rings or bool(front.settings.value("notify.command")),
+            stdout=front.output.stdout,
             gone=self._gone,
         )
         self._view = View(self._ink, self._screen.print, lambda: self._screen.width, front.clock.monotonic)
         self._screen.tail = lambda: self._view.tail
-        self._screen.activity = lambda: self._view.activity(sys.stdout.encoding) + self._queue_text()
+        self._screen.activity = lambda: self._view.activity(self._output.stdout.encoding) + self._queue_text()
         self._screen.status = lambda width: status_line(self._standing, asks=self._asks, width=width)
 
     def run(self) -> int:
         """Until the user leaves: the exit code."""
-        self._front.say_through(_ToScreen(self._output.interactive, self._output.color, self._output.plain, self._put))
+        self._front.say_through(_ToScreen(self._output.interactive, self._output.color, self._output.plain, self._put, own_stdout=self._output.own_stdout))
         try:
             return self._screen.run(self._started)
         except EOFError:  # the terminal has gone
@@ -348,7 +348,7 @@ class Interactive:
         self._view.end()
         try:
             async with in_terminal():
-                edit.done.set_result(await asyncio.to_thread(editor_of(self._front.environ, self._front.cwd), edit.text))
+                edit.done.set_result(await asyncio.to_thread(editor_of(self._front.environ, self._front.cwd, self._output.stdout), edit.text))
         except EscaleraError as error:
             edit.done.set_exception(error)
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -51,7 +50,7 @@ class Actions:
 class Screen:
     """Draws, and reads keys. All of it in the thread of the event loop; `tail`, `activity` and `status` are read whenever it draws."""
 
-    def __init__(self, keys: Actions, *, history: History, completer: Completer, color: bool, focus: bool, gone: Callable[[], None]) -> None:
+    def __init__(self, keys: Actions, *, history: History, completer: Completer, color: bool, focus: bool, stdout: TextIO, gone: Callable[[], None]) -> None:
         """`focus`: ask the terminal to tell when it loses the focus. `gone` is called when it cannot be written any more."""
         self.tail: Callable[[], str] = str
         self.activity: Callable[[], str] = str
@@ -59,7 +58,7 @@ class Screen:
         self.has_focus = True
         self._keys, self._focus = keys, focus
         self._pasted: list[str] = []
-        self._output = _Output(sys.stdout, gone)
+        self._output = _Output(stdout, gone)
         self.buffer = Buffer(completer=ThreadedCompleter(completer), complete_while_typing=True, history=history, multiline=True)
         self.app: Application[int] = Application(
             layout=self._layout(),

@@ -59,7 +59,7 @@ def run_turn(
     environ = {**bounds, **environ}
     stays = waiting is not None
     cancel.raise_if_set()
-    child = Child(options, conversation, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing, stays=stays, platform=platform)
+    child = Child(options, request, environ=environ, marks=turn_marks, timing=timing, stays=stays, platform=platform)
     yield from _turn_of(child, options, request, timing, cancel, ask, waiting, renews)
 
 
