@@ -195,7 +195,9 @@ SETTINGS: tuple[Setting, ...] = (
         needs_trust=True,
     ),
     Setting("server.token_ttl", "duration", "30m", "How long a continuation token counts that a client was given.", minimum=_SHORTEST, needs_trust=True),
-    Setting("server.body_max", "size", "8MiB", "The largest body of a request to `serve`; 0 = none has one.", unit="bytes", minimum=0, hot=False, needs_trust=True),
+    Setting(
+        "server.body_max", "size", "8MiB", "The largest body of a request to `serve`; 0 = none has one.", unit="bytes", minimum=0, hot=False, needs_trust=True
+    ),
     Setting("server.hosts", "list", (), "Names besides the loopback ones under which `serve` may be addressed.", hot=False, minimum=None, needs_trust=True),
     _routing(
         "threshold",
