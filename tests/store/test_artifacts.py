@@ -277,7 +277,12 @@ def test_a_store_from_before_there_were_artifacts_is_migrated_with_all_its_turns
 
 @pytest.mark.parametrize("damaged", ["percepts_by_scope", "step_contents"])
 def test_a_rescue_saves_artifacts_and_the_texts_of_turns_for_good(
-    store: SqliteStore, sqlite: Callable[..., SqliteStore], spoken: Callable[..., Turn], clock: HandClock, damaged: str
+    store: SqliteStore,
+    sqlite: Callable[..., SqliteStore],
+    spoken: Callable[..., Turn],
+    completed: Callable[..., Turn],
+    clock: HandClock,
+    damaged: str,
 ) -> None:
     turn, path = spoken(), store._database.files.database
     store.close()
@@ -288,7 +293,10 @@ def test_a_rescue_saves_artifacts_and_the_texts_of_turns_for_good(
         file.write(b"\xa5" * 4096)
     again = sqlite()
     again.percepts(session="s1")
-    again.collect_artifacts()
+    claim = again.claim("s1", "me", timedelta(seconds=60))
+    assert isinstance(claim, Claim)
+    again.open_turn(claim, completed(1, steps=()), again.find("s1", "/work/a"))
+    again.append_step(claim, 1, 0, Text(BIG))
 
     rescued = again.log("s1").get(0)
 
