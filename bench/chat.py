@@ -27,10 +27,10 @@ from escalera_embedded.weights import model_file
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import Output
-from orchestrator.cli.sessions import fresh_session
 from orchestrator.escalation import planned
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Cancel
+from orchestrator.sessions import fresh_session
 
 GOAL = 50
 """Milliseconds that a chat may add, by the median."""

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from bench.place import front_with, nobody, served
 from orchestrator.cli.front import Front
-from orchestrator.cli.sessions import fresh_session
 from orchestrator.dispatch.desk import Shown
 from orchestrator.errors import EscaleraError
 from orchestrator.escalation import take_turn
@@ -27,6 +26,7 @@ from orchestrator.planning.case import Wish
 from orchestrator.providers import Cancel
 from orchestrator.routing import Choice
 from orchestrator.session import Role
+from orchestrator.sessions import fresh_session
 from orchestrator.testing import bedrock_server
 from orchestrator.testing.bedrock_server import BedrockServer
 from orchestrator.testing.openai_server import OpenAIServer, chunk, json_reply, reply, sse

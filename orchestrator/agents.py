@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.aside import Aside
 from orchestrator.errors import ConfigError, EscaleraError, PluginError, foreign
 from orchestrator.guarded import BROKEN, Guarded
 from orchestrator.plugins import PluginReport, missing_kind
@@ -19,7 +18,7 @@ from orchestrator.settings.known import KnownSecrets, resolved_secrets, written_
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
 from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts, secret_variables
-from orchestrator.settings.tool_servers import TABLE
+from orchestrator.settings.tool_servers import TABLE, ToolServer
 from orchestrator.settings.values import quoted, shown
 
 if TYPE_CHECKING:
@@ -68,9 +67,8 @@ def build_provider(
     folders = {key: str(folder) for key, folder in config.folders.items()}
     context = replace(context, long_lived=long_lived, session_wait=session_wait, folders=folders)
     try:
-        with Aside():
-            provider = kind.factory(checked, context)
-            wrong = _what_it_lacks(provider)
+        provider = kind.factory(checked, context)
+        wrong = _what_it_lacks(provider)
     except (EscaleraError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -107,6 +105,14 @@ def agent_context(
         secret_values=tuple(sorted(foreign - own)),
         secret_names=tuple(sorted(theirs - mine)),
     )
+
+
+def tool_environ(environ: Mapping[str, str], agents: Iterable[AgentConfig], servers: Iterable[ToolServer], kinds: Mapping[str, ProviderKind]) -> dict[str, str]:
+    """The environment for programs that tools start: what they print goes to a model, and so none of them sees a secret."""
+    held = [*((agent, list(agent.options.values())) for agent in agents), *((None, [server.env, server.headers]) for server in servers)]
+    names = {name for agent, values in held for name in (*_variables(values), *(() if agent is None else _environment_of(agent, kinds)))}
+    texts = {text for _, values in held for text in _texts_of(values, environ) if len(text) >= _SHORTEST_SECRET}
+    return {name: value for name, value in environ.items() if not (name in names or value in texts or is_secret_name(name))}
 
 
 def agent_problems(agents: Iterable[AgentConfig], kinds: Mapping[str, ProviderKind]) -> list[Problem]:
@@ -165,8 +171,7 @@ def _checked(config: AgentConfig, kind: ProviderKind, options: Mapping[str, Any]
     from pydantic import ValidationError
 
     try:
-        with Aside():
-            return kind.options.model_validate(dict(options)), []
+        return kind.options.model_validate(dict(options)), []
     except ValidationError as error:
         return None, _merged(_problem(config, kind, details, options) for details in error.errors(include_url=False, include_context=False))
     except KeyboardInterrupt:

@@ -51,6 +51,9 @@ def _reference(file: Attachment) -> str:
 
 def _parts(prompt: str) -> Iterator[str | Attachment]:
     """The texts and the files, in order. Whoever writes such a block by hand has it taken for one, which reveals nothing and hides nothing."""
+    if "File " not in prompt:  # nearly always
+        yield prompt
+        return
     start, ends = 0, _Ends(prompt)
     while (head := _HEAD.search(prompt, start)) is not None:
         end = head.end() if head["fence"] is None else ends.behind(head["fence"], head.end())

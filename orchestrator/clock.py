@@ -77,3 +77,12 @@ def _from_seconds(seconds: float) -> datetime:
 def format_time(moment: datetime) -> str:
     """RFC 3339 in UTC with a `Z`, with microseconds only where there are some."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def duration(seconds: float) -> str:
+    """So long, in the two largest units that say something."""
+    minutes = int(seconds // 60)
+    days, hours = divmod(minutes // 60, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"

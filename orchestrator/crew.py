@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.agents import agent_prompt, build_provider
-from orchestrator.mcp_client.servers import ToolServers
+from orchestrator.agents import agent_prompt, build_provider, tool_environ
+from orchestrator.mcp_client.listings import Listings
+from orchestrator.mcp_client.servers import Offer, ToolServers
 from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
@@ -26,6 +27,12 @@ class Agent:
     provider: Provider
     limits: Limits
     prompt: str
+    extra_tools: tuple[str, ...] = ()
+    """What it is offered although not every agent is: names of tools, or of plugins that have some."""
+
+    def asks_for(self, tool: str, plugin: str) -> bool:
+        """Whether its settings name that tool, or the plugin that it is from."""
+        return tool in self.extra_tools or plugin in self.extra_tools
 
     @property
     def window(self) -> int | None:
@@ -65,12 +72,13 @@ class Crew:
         reports: Sequence[PluginReport] = (),
         trusted: Callable[[Path, bytes], bool] = lambda *_: False,
         known: KnownSecrets | None = None,
+        listings: Listings | None = None,
     ) -> None:
         self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
         self._turn_timeout, self._with_secrets, self._long_lived = turn_timeout, with_secrets, long_lived
         self._reports, self._trusted, self._known = reports, trusted, known
         self._built: dict[str, Agent] = {}
-        self.tool_servers = ToolServers(settings.servers.values(), environ=environ, workspace=workspace)
+        self.tool_servers = ToolServers(settings.servers.values(), environ=environ, workspace=workspace, listings=listings)
         """The MCP servers whose tools they are offered."""
 
     @property
@@ -107,8 +115,16 @@ class Crew:
             limits = self._settings.limits(name)
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)
-            self._built[name] = Agent(name, config.provider, provider, limits, agent_prompt(config, accepts=self._accepts(config)))
+            self._built[name] = Agent(name, config.provider, provider, limits, agent_prompt(config, accepts=self._accepts(config)), config.extra_tools)
         return self._built[name]
+
+    def offered(self, agent: str, *, room: int | None, taken: Iterable[str]) -> Offer:
+        """The tools of MCP servers for that agent: what is known of them, and where nobody is called what the last turn listed."""
+        return self.tool_servers.offered(agent, room=room, taken=taken, foresees=not self._with_secrets)
+
+    def tool_environ(self) -> dict[str, str]:
+        """What programs that tools start may see of the environment: nothing that is a secret, be it by its name, of an agent or of a tool server."""
+        return tool_environ(self._environ, self._settings.agents.values(), self._settings.servers.values(), self._kinds)
 
     def close(self) -> None:
         """Let go of what the agents keep ready between two turns, and of the tool servers; no turn may run any more."""

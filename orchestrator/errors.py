@@ -11,6 +11,8 @@ EscaleraError                     exit
 ├── QuestionClosed                1     a question that takes no answer any more
 ├── AnswerInvalid                 2     an answer that does not fit its question, which stays open
 ├── TaskRuns · TaskEnded           1     a background task that is not over yet, or over already
+├── TokenRefused                  2     a continuation token that is forged, expired, or for something else
+├── ServerBusy                    1     a server that has as much to do as it takes
 ├── AnswerAwaited                75     a question that still waits for a human
 ├── StoreError                    1     the store cannot be read or written
 │   ├── StoreTooNew                     written by a newer version
@@ -127,6 +129,16 @@ class TaskRuns(EscaleraError):
 
 class TaskEnded(EscaleraError):
     """A background task that is over: it cannot be cancelled any more, or has no result."""
+
+
+class TokenRefused(EscaleraError):
+    """A continuation token that is none of ours, has expired, or goes on with something else (page 5)."""
+
+    exit_code = 2
+
+
+class ServerBusy(EscaleraError):
+    """A server that takes no more turns for now."""
 
 
 class AnswerAwaited(EscaleraError):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
+from orchestrator.artifacts import USUAL as USUAL_ARTIFACTS
+from orchestrator.artifacts import ArtifactTerms
 from orchestrator.classifier import classify
 from orchestrator.clock import Clock
 from orchestrator.crew import Crew
@@ -17,7 +20,8 @@ from orchestrator.dispatch.room import Room
 from orchestrator.dispatch.session_context import SessionContext
 from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import Cancelled, EscaleraError, SessionLost, StoreError
-from orchestrator.lease import held
+from orchestrator.keeping import Keeper
+from orchestrator.lease import Renewals, held
 from orchestrator.logbook import Log, no_log
 from orchestrator.memory.upkeep import USUAL, Upkeep, keep_up
 from orchestrator.memory.view import MemoryView
@@ -34,7 +38,7 @@ from orchestrator.session import EarlierTurns, Outcome, Role, Session, Turn, Tur
 from orchestrator.settings.limits import Limits
 from orchestrator.store import Claim, Store
 from orchestrator.templates import Templates
-from orchestrator.tools import Tool
+from orchestrator.tools import Bench, Tool
 from orchestrator.wires import Recording, Wires
 
 
@@ -58,6 +62,10 @@ class Workplace:
     wires: Wires | None = None
     """Where what goes over the wire is kept; `None` for nowhere."""
     upkeep: Upkeep = USUAL
+    renewals: Renewals = field(default_factory=Renewals)
+    bench: Callable[[str, str, Callable[[str], None]], Bench] = lambda *_: Bench()
+    """What tools work with, for an agent in a session, and what gives the user a notice."""
+    artifacts: ArtifactTerms = USUAL_ARTIFACTS
 
 
 Revise = Callable[[Plan], str]
@@ -76,7 +84,7 @@ def take_turn(
     `ConfigError`, `StoreFull`, …) and then nothing was sent or stored. Where that befalls the escalation turn alone, the report
     is the primary turn's, with the error.
     """
-    with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel) as claim:
+    with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel, renewals=place.renewals) as claim:
         report = _carry_out(place, claim, _planned_with_tools(place, session, wish, cancel, watch, loaded=loaded), cancel=cancel, ask=ask, watch=watch)
         if report.handed_over is None or report.error is not None:
             return report
@@ -91,7 +99,8 @@ def take_turn(
             escalated = _carry_out(place, claim, plan, cancel=cancel, ask=ask, watch=watch)
         except EscaleraError as error:
             return replace(report, error=error, notices=(*report.notices, f"{report.turn.agent!r} handed this turn over, and {_why_not(error)}"))
-        return replace(escalated, escalated_from=report.turn.index, notices=tuple(dict.fromkeys((*report.notices, *escalated.notices))))
+        notices = tuple(dict.fromkeys((*report.notices, *escalated.notices)))
+        return replace(escalated, escalated_from=report.turn.index, notices=notices, artifacts=(*report.artifacts, *escalated.artifacts))
 
 
 def _why_not(error: EscaleraError) -> str:
@@ -156,17 +165,31 @@ def _planned_from(place: Workplace, header: Session, log: TurnLog, wish: Wish, *
 
 def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, ask: Ask, watch: Watch) -> Report:
     """Open the turn, run the provider, record the end."""
-    plan = started(plan, place.new_id())
+    plan = opened = started(plan, place.new_id())
     watch = _noted(watch, place.log)
     turn = _opened(plan, place.clock.now())
     place.store.open_turn(claim, turn, plan.standing.session, as_json(receipt_of(plan)))
-    watch(Shown("turn_started", data={"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode}))
+    watch(Shown("turn_started", data=_beginning(turn)))
     _log_start(place, plan, turn)
-    recorder = Recorder(place.store, claim, turn.index, cancel)
+    keeper = Keeper(place.store, place.artifacts, claim.session, turn.index, place.new_id)
+    for name, content in plan.wish.files if plan.wish.continues is None else ():
+        keeper.file(name, content)
+    recorder = Recorder(place.store, claim, turn.index, cancel, keeper)
     recording = Recording()
     ask = _asking(ask, turn, claim.session)
-    desk = Desk(clock=place.clock, jitter=place.jitter, cancel=cancel, ask=ask, watch=watch, record=recorder.keep, new_id=place.new_id, wire=recording)
     heard, answered = Heard(), Answered()
+    desk = Desk(
+        clock=place.clock,
+        jitter=place.jitter,
+        cancel=cancel,
+        ask=ask,
+        watch=watch,
+        record=recorder.keep,
+        new_id=place.new_id,
+        wire=recording,
+        whole=keeper.whole,
+    )
+    desk = replace(desk, bench=place.bench(turn.agent, claim.session, partial(desk.notice, answered)))
     for problem in place.additions.hooks.turn_started(turn, plan.standing.session):
         desk.notice(answered, problem)
     began = place.clock.monotonic()
@@ -188,7 +211,8 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
             error = _run(place, plan, limits, heard, answered, desk)
     if error is None and (other := _other_model(place, plan, answered)) is not None:
         answered.notice(other)
-    report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id)
+    receipt = None if plan is opened else as_json(receipt_of(plan))
+    report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id, receipt=receipt)
     problems = (*place.additions.hooks.turn_ended(report.turn, report.session), *_kept_up(place, plan))
     for problem in problems:
         watch(Shown("notice", problem))
@@ -197,6 +221,11 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
         place.wires.keep(report.session.id, turn.index, recording)
     _log_end(place, report, answered, place.clock.monotonic() - began)
     return report
+
+
+def _beginning(turn: Turn) -> dict[str, object]:
+    why = [{"rule": reason.rule, "detail": reason.detail} for reason in turn.reasons]
+    return {"turn": turn.index, "role": turn.role.value, "agent": turn.agent, "mode": turn.mode, "reasons": why}
 
 
 def _asking(ask: Ask, turn: Turn, session: str) -> Ask:

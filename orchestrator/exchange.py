@@ -8,16 +8,18 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Generic, Literal, Self, TypeVar
 
-from orchestrator.errors import TimedOut
-from orchestrator.providers import Cancel, Stop, Timeouts
+from orchestrator.errors import ProviderError, TimedOut
+from orchestrator.providers import Cancel, Event, Stop, TextDelta, Timeouts
 
 GRACE = 2.0
 """Seconds for usage and end marker once the answer is complete."""
 _JOIN = 2.0
+_AT_HAND = 64
+"""Items that are taken together at most, so that timers and a cancel are looked at in a stream that never pauses."""
 
 Which = Literal["first_byte", "idle", "turn"]
 Item = TypeVar("Item")
@@ -35,6 +37,8 @@ class Exchange(Generic[Item]):
         self._work, self._timeouts, self._cancel, self._where, self._begins = work, timeouts, cancel, where, begins
         self._stop = Stop()
         self._items: queue.SimpleQueue[Item | Exception | None] = queue.SimpleQueue()
+        self._left: list[Exception | None] = []
+        """What `at_hand` took from there, and is no item."""
         self._thread = threading.Thread(target=self._read, name=name, daemon=True)
         self._forget: Callable[[], None] = lambda: None
         self._started = self._heard = time.monotonic()
@@ -67,7 +71,7 @@ class Exchange(Generic[Item]):
         try:
             if left is not None and left <= 0 and which in ("turn", None):
                 raise queue.Empty  # these two end a stream that never pauses as well
-            item = self._items.get(timeout=None if left is None else max(0.0, left))
+            item = self._left.pop() if self._left else self._items.get(timeout=None if left is None else max(0.0, left))
         except queue.Empty:
             self._cancel.raise_if_set()
             if which is None:
@@ -80,6 +84,19 @@ class Exchange(Generic[Item]):
         elif self._first:
             self._first = not self._begins(item)
         return item
+
+    def at_hand(self) -> Iterator[Item]:
+        """Some further items that have come already, behind one that `next` gave: who is slower than the stream does its work on many at once."""
+        for _ in range(0 if self._left else _AT_HAND):
+            try:
+                item = self._items.get_nowait()
+            except queue.Empty:
+                return
+            if item is None or isinstance(item, Exception):
+                self._left.append(item)
+                return
+            self._first = self._first and not self._begins(item)
+            yield item
 
     def complete(self) -> None:
         """Say that all that matters has come: from now on only a short grace is waited for the rest."""
@@ -125,3 +142,26 @@ class Exchange(Generic[Item]):
             self._items.put(error)
         else:
             self._items.put(None)
+
+
+def joined_texts(events: Iterable[Event]) -> Iterator[Event]:
+    """The same events, with neighbouring texts as one: for what came together. Before an error comes what was said until there."""
+    texts: list[str] = []
+    try:
+        for event in events:
+            if isinstance(event, TextDelta):
+                texts.append(event.text)
+                continue
+            yield from _one(texts)
+            yield event
+    except ProviderError:
+        yield from _one(texts)
+        raise
+    yield from _one(texts)
+
+
+def _one(texts: list[str]) -> Iterator[Event]:
+    if texts:
+        text = "".join(texts)
+        texts.clear()
+        yield TextDelta(text)

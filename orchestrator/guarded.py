@@ -1,4 +1,4 @@
-"""A provider as the core works with it: what its plugin prints, raises and quotes harms neither the output nor a secret (pages 5 to 7)."""
+"""A provider as the core works with it: what its plugin raises and quotes harms no secret (pages 5 to 7)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.aside import Aside, aloud
 from orchestrator.errors import EscaleraError, PluginError, ProviderError, foreign
 from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Notice, Provider, Request
 from orchestrator.settings.known import KnownSecrets
@@ -15,7 +14,7 @@ BROKEN = "this is a fault of its plugin: tell whoever made it, `escalera plugins
 
 
 class Guarded:
-    """Hands everything on. What is printed goes to stderr; errors, notices and results come without the secrets that are known by then."""
+    """Hands everything on. Errors, notices and results come without the secrets that are known by then."""
 
     def __init__(self, provider: Provider, known: KnownSecrets) -> None:
         self._provider, self._known = provider, known
@@ -31,8 +30,7 @@ class Guarded:
     def preview(self, request: Request) -> Mapping[str, Any]:
         """Built without secrets, so there is nothing to take out of it. Raises `PluginError` where there is none."""
         try:
-            with Aside():
-                return dict(self._provider.preview(request))
+            return dict(self._provider.preview(request))
         except (EscaleraError, KeyboardInterrupt):
             raise
         except BaseException as error:  # strangers' code
@@ -41,13 +39,8 @@ class Guarded:
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
         events = None
         try:
-            with Aside():
-                events = iter(self._provider.run(request, cancel=cancel, ask=aloud(ask)))
-            while True:
-                with Aside():
-                    event = next(events, _END)
-                if event is _END:
-                    return
+            events = iter(self._provider.run(request, cancel=cancel, ask=ask))
+            for event in events:
                 yield replace(event, text=self._known.mask(event.text)) if isinstance(event, Notice) and isinstance(event.text, str) else event
         except EscaleraError as error:
             self._clear(error)
@@ -55,13 +48,11 @@ class Guarded:
         finally:
             close = getattr(events, "close", None)
             if close is not None:
-                with Aside():
-                    close()
+                close()
 
     def check(self) -> CheckResult:
         try:
-            with Aside():
-                result = self._provider.check()
+            result = self._provider.check()
         except EscaleraError as error:
             self._clear(error)
             raise
@@ -78,6 +69,3 @@ class Guarded:
         error.hint = None if error.hint is None else self._known.mask(error.hint)
         if isinstance(error, ProviderError):
             error.partial = self._known.mask(error.partial)
-
-
-_END: Any = object()

@@ -215,7 +215,8 @@ def _tools(answer: object) -> Iterator[Tool]:
         if not isinstance(schema.description, str) or not schema.description.strip():
             raise _WrongAnswer(f"the tool {schema.name} without a description")
         names.add(schema.name)
-        yield Tool(ToolSchema(schema.name, well_formed(schema.description), _parameters(schema)), tool.run, parallel=tool.parallel is True)
+        told = ToolSchema(schema.name, well_formed(schema.description), _parameters(schema))
+        yield Tool(told, tool.run, parallel=tool.parallel is True, on_request=tool.on_request is True)
 
 
 def _parameters(schema: ToolSchema) -> Mapping[str, Any]:  # any JSON

@@ -138,6 +138,10 @@ def escalera_tools(agent: str, role: Role, workspace: str) -> Sequence[Tool] | N
     by side. It cannot be interrupted: one that takes long looks at `context.cancel`, and one that still runs two seconds after
     the turn was cancelled is left to itself.
 
+    A tool that writes or runs something says so first: `context.permit(Act("run", command, "=" + command))` comes back where the rules or
+    the user allow it, and raises `ToolFailed` where they do not. What it starts sees `context.environ` and nothing else of the environment. With
+    `on_request=True` a tool is only for agents whose `extra_tools` name it or its plugin.
+
     ```python
     from pathlib import Path
 

@@ -44,13 +44,17 @@ LEASE_TTL = timedelta(seconds=60)
 QUESTION = Expiring("question", Side.TOUCH_ON_READ, settings=("questions.ttl", "questions.max_age"), table="questions")
 KEPT_QUESTION = Expiring("answered or expired question", Side.ABSOLUTE, settings=("questions.keep",))
 TASK = Expiring("background task and its result", Side.TOUCH_ON_READ, settings=("tasks.ttl", "tasks.max_age"), table="tasks")
-ARTIFACT = Expiring("artifact", Side.ABSOLUTE, settings=("artifacts.ttl",))
+ARTIFACT = Expiring("artifact", Side.ABSOLUTE, settings=("artifacts.ttl",), table="artifacts")
+RENEWED_ARTIFACT = Expiring("artifact that opted in", Side.TOUCH_ON_READ, settings=("artifacts.idle_ttl", "artifacts.ttl"), table="artifacts")
 NEED = Expiring("need", Side.IDLE, settings=("need_expiry_hours",))
 LAST_NEED = Expiring("last need", Side.ABSOLUTE, span=LAST_NEED_KEPT)
 WAITING = Expiring("waiting state", Side.ABSOLUTE, settings=("waiting_expiry_hours",))
 SESSION_LEASE = Expiring("session lease", Side.IDLE, span=LEASE_TTL, table="leases")
+SERVER_SESSION = Expiring("server-side session", Side.IDLE, settings=("server.session_idle",))
+SERVER = Expiring("server", Side.IDLE, settings=("server.idle_exit",))
+CONTINUATION = Expiring("continuation token", Side.SIGNED, settings=("server.token_ttl",))
 
-EXPIRING = (QUESTION, KEPT_QUESTION, TASK, ARTIFACT, NEED, LAST_NEED, WAITING, SESSION_LEASE)
+EXPIRING = (QUESTION, KEPT_QUESTION, TASK, ARTIFACT, RENEWED_ARTIFACT, NEED, LAST_NEED, WAITING, SESSION_LEASE, SERVER_SESSION, SERVER, CONTINUATION)
 """Every resource of the product that expires. A test fails on one that is not here."""
 
 

@@ -76,6 +76,8 @@ class Logbook:
         return True
 
     def _told(self, value: object) -> Any:  # any JSON value
+        if value is None or isinstance(value, int | float):
+            return value
         if isinstance(value, str):
             masked = self._mask(value)
             most = _MAX_TRACEBACK if masked.startswith("Traceback") else _MAX_TEXT
@@ -84,7 +86,7 @@ class Logbook:
             return {str(key): self._told(item) for key, item in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [self._told(item) for item in value]
-        return value if isinstance(value, int | float | bool | None) else self._told(str(value))
+        return self._told(str(value))
 
     def _append(self, file: Path, line: bytes) -> None:
         try:

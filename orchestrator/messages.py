@@ -69,7 +69,10 @@ def part_text(part: Part) -> str:
 
 def compact_json(value: Mapping[str, Any]) -> str:
     """The value as it is counted and shown: JSON, with characters as themselves."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return _COMPACT.encode(value)
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,13 @@ def well_formed_values(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [well_formed_values(inner) for inner in value]
     return value
+
+
+def mapping_as_dict(value: object) -> dict[Any, Any]:
+    """For `json.dumps(default=…)`: any mapping as an object. Raises `TypeError` for what is none."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{type(value).__name__} is no JSON value")
+    return dict(value)
 
 
 MAX_DEPTH = 100

@@ -15,7 +15,6 @@ from typing import Any, cast
 import pluggy
 
 from orchestrator import __version__, hookspecs
-from orchestrator.aside import Aside
 from orchestrator.errors import PluginError
 from orchestrator.hookspecs import API_LEVEL, PROJECT
 from orchestrator.providers import ProviderKind
@@ -71,8 +70,7 @@ class Implementation:
 
     def __call__(self, **arguments: object) -> object:
         """Hand on those arguments that it takes; it may raise anything."""
-        with Aside():
-            return self.function(*(arguments[name] for name in self.parameters))
+        return self.function(*(arguments[name] for name in self.parameters))
 
 
 class PluginManager:
@@ -99,8 +97,7 @@ class PluginManager:
             if identity in seen:
                 continue
             seen.add(identity)
-            with Aside():
-                report = manager._load(entry, blocked)
+            report = manager._load(entry, blocked)
             if report is None:
                 continue
             manager._reports.append(report)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from orchestrator.errors import Cancelled
-from orchestrator.messages import Message, Part, ToolCall, Usage
+from orchestrator.messages import Message, Part, ToolCall, Usage, compact_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -31,6 +31,8 @@ class Capabilities:
     reports_usage: bool = True
     reports_cost: bool = False
     asks_permissions: bool = False
+    obeys_workspace: bool = False
+    """Its program goes by files of the workspace on its own account (hooks, servers, variables); it heeds `Request.unaccepted`."""
     profile: WireProfile = "openai"
     context_window_tokens: int | None = None
     """The window, where the provider knows its model's; the setting of the same name goes before it."""
@@ -43,6 +45,16 @@ class ToolSchema:
     name: str
     description: str
     parameters: Mapping[str, Any]
+    _text: str | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """All that is sent of it, as one text: made once, since it is weighed for every call."""
+        text = self._text
+        if text is None:
+            text = self.name + self.description + compact_json(self.parameters)
+            object.__setattr__(self, "_text", text)
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +129,10 @@ class Request:
     timeouts: Timeouts = Timeouts()
     retries_left: int | None = None
     """How often a program that sends again by itself may do so; `ProviderError.own_retries` then says how often it did. `None` where nobody counts."""
+    longest_wait: float | None = None
+    """Seconds that such a program may wait before it sends again; it ends at once where more are named, with `retry_after` in its error. `None`: any."""
+    unaccepted: tuple[str, ...] = ()
+    """Files in and above the workspace by which a program that obeys the workspace would go, and which the user has not accepted: it runs without them."""
     wire: Wire = field(default=NO_WIRE, compare=False, repr=False)
     """To be told what goes over the wire."""
 

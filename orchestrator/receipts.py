@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -217,17 +217,22 @@ _ALWAYS = (Limits, Rules)
 
 def _object(value: Any) -> Json:  # any: a dataclass of ours
     """Its fields but for those that are empty by default, and are so here."""
-    given = ((item, getattr(value, item.name)) for item in fields(value))
-    return {item.name: _json(part) for item, part in given if isinstance(value, _ALWAYS) or not _says_nothing(item, part)}
+    always = isinstance(value, _ALWAYS)
+    given = ((name, getattr(value, name), default) for name, default in _fields(type(value)))  # type: ignore[arg-type]  # mypy takes no class for a key
+    return {name: _json(part) for name, part, default in given if always or not (part is default and part in (None, False, "", ()))}
 
 
-def _says_nothing(item: Field[Any], part: object) -> bool:
-    return part is item.default and part in (None, False, "", ())
+@cache
+def _fields(kind: type[Any]) -> tuple[tuple[str, object], ...]:
+    """Name and default of each field of a dataclass."""
+    return tuple((item.name, item.default) for item in fields(kind))
 
 
 def _json(value: Any) -> Any:  # any: a field of one of ours
     if isinstance(value, Enum):
         return value.value
+    if value is None or isinstance(value, str | int | float):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return _object(value)
     if isinstance(value, Mapping):

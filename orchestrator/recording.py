@@ -8,17 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from orchestrator.artifacts import Artifact
 from orchestrator.context.delivery import with_stated
 from orchestrator.dispatch.desk import Answered
 from orchestrator.dispatch.heard import Heard
 from orchestrator.errors import Cancelled, EscaleraError, LeaseLost, SessionLost, StoreError
+from orchestrator.keeping import Keeper
 from orchestrator.messages import Part, Text, ToolResult, well_formed
 from orchestrator.percepts import INITIAL_WEIGHTS, Percept, Producer, statement_key
 from orchestrator.planning.case import brief_with
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.receipt import receipt_of
 from orchestrator.providers import Cancel
-from orchestrator.receipts import as_json
 from orchestrator.session import (
     TOLD,
     Brief,
@@ -46,14 +46,15 @@ class Recorder:
     A refusal never ends the call, whose answer is paid for; but a lost lease cancels it, since nothing more of it can be stored.
     """
 
-    def __init__(self, store: Store, claim: Claim, index: int, cancel: Cancel) -> None:
-        self._store, self._claim, self._index, self._cancel = store, claim, index, cancel
+    def __init__(self, store: Store, claim: Claim, index: int, cancel: Cancel, keeper: Keeper) -> None:
+        self._store, self._claim, self._index, self._cancel, self._keeper = store, claim, index, cancel, keeper
         self._kept: list[Part] = []
         self._stored = 0
 
     def keep(self, step: Part) -> None:
         """Store a step, or keep it for later; never raises for the store's sake."""
         self._kept.append(step)
+        self._keeper.step(step)
         try:
             self._catch_up()
         except LeaseLost as error:
@@ -61,15 +62,26 @@ class Recorder:
         except StoreError:
             return  # tried again with the next step; what is still refused at the end is reported then
 
-    def close(self, turn: Turn, session: Session, facts: Sequence[Percept], receipt: Receipt) -> None:
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """Those of the turn."""
+        return tuple(self._keeper.kept)
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What the user should know of what was to be an artifact."""
+        return self._keeper.problems
+
+    def close(self, turn: Turn, session: Session, facts: Sequence[Percept], receipt: Receipt | None) -> None:
         """Store the end, and before it what is not stored yet. Raises `StoreError`."""
         self._catch_up()
         self._store.close_turn(self._claim, turn, session, facts, receipt)
 
     def used(self, percepts: Sequence[Percept], at: datetime) -> None:
         """Facts that were sent count as used (page 4); a store that cannot note it takes nothing from the stored turn."""
-        with suppress(StoreError):
-            self._store.mark_used([percept.id for percept in percepts], at)
+        if percepts:
+            with suppress(StoreError):
+                self._store.mark_used([percept.id for percept in percepts], at)
 
     def _catch_up(self) -> None:
         while self._stored < len(self._kept):
@@ -106,14 +118,17 @@ class Report:
     notices: tuple[str, ...] = ()
     escalated_from: int | None = None
     error: EscaleraError | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    """What of the turn, and of the one that it goes on with, is kept as such."""
     handed_over: str | None = None
     """The reason with which the primary gave the turn away."""
 
 
-def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[], str]) -> Report:
+def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[], str], receipt: Receipt | None) -> Report:
     """The turn's end, the session's header and what was learned, stored as one; an answer that cannot be stored is still given.
 
-    The error is what ended the turn, or else why it is not stored; a lost lease goes before the cancel that it caused.
+    `receipt` takes the place of the one that the turn was opened with, where it was decided anew since. The error is what ended the
+    turn, or else why it is not stored; a lost lease goes before the cancel that it caused.
     """
     if ended.error is not None and ended.answered.unfinished.strip():
         partial = Text(ended.answered.unfinished, extra={"partial": True})
@@ -121,10 +136,10 @@ def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[],
         recorder.keep(partial)
     turn = _closed(ended)
     session = _session_after(plan, ended)
-    notices = [*plan.notices, *ended.answered.notices, *ended.heard.refused, *ended.heard.empty]
+    notices = [*plan.notices, *ended.answered.notices, *ended.heard.refused, *ended.heard.empty, *recorder.problems]
     error: EscaleraError | None = ended.error
     try:
-        recorder.close(turn, session, _facts(plan, ended, new_id), as_json(receipt_of(plan)))
+        recorder.close(turn, session, _facts(plan, ended, new_id), receipt)
     except StoreError as refusal:
         notices.append(f"this turn could not be saved: {refusal.message}")
         error = refusal if error is None or isinstance(refusal, LeaseLost) else error
@@ -132,7 +147,8 @@ def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[],
     else:
         if ended.outcome in TOLD and plan.route.brief is None:
             recorder.used(plan.texts.told, ended.at)
-    return Report(session, turn, plan, tuple(notices), error=error, handed_over=ended.heard.handed_over if ended.outcome is Outcome.ESCALATED else None)
+    handed_over = ended.heard.handed_over if ended.outcome is Outcome.ESCALATED else None
+    return Report(session, turn, plan, tuple(notices), error=error, artifacts=recorder.artifacts, handed_over=handed_over)
 
 
 def _closed(ended: Ended) -> Turn:

@@ -52,12 +52,13 @@ class TagFilter:
     One pass over the text; besides the chunk it keeps at most `MAX_HELD` characters. Make a new one for every message.
     """
 
-    __slots__ = ("_code", "_longest", "_mark", "_openings", "_scanned", "_text", "_trial")
+    __slots__ = ("_code", "_longest", "_nonce", "_openings", "_pattern", "_scanned", "_text", "_trial")
 
     def __init__(self, nonce: str) -> None:
         if not nonce:
             raise ValueError("a nonce cannot be empty")
-        self._mark = re.compile(rf"<(/?)escalera:({'|'.join(KINDS)}):{re.escape(nonce)}>")
+        self._nonce = nonce
+        self._pattern: re.Pattern[str] | None = None
         self._openings = tuple(f"<escalera:{kind}:{nonce}>" for kind in KINDS)
         self._longest = max(map(len, self._openings)) + 1
         self._code = _Code()
@@ -106,10 +107,15 @@ class TagFilter:
 
     def _opening(self, text: str, start: int) -> re.Match[str] | None:
         while (start := text.find("<escalera:", start)) >= 0:
-            if mark := self._mark.match(text, start):
+            if mark := self._mark().match(text, start):
                 return mark
             start += 1
         return None
+
+    def _mark(self) -> re.Pattern[str]:
+        """Compiled only where something looks like a mark, which hardly any answer has."""
+        self._pattern = self._pattern or re.compile(rf"<(/?)escalera:({'|'.join(KINDS)}):{re.escape(self._nonce)}>")
+        return self._pattern
 
     def _safe_end(self, text: str, start: int) -> int:
         """Up to where nothing can become an opening mark any more; the code is advanced to there."""
@@ -182,7 +188,7 @@ class TagFilter:
 
     def _judge_body(self, text: str, mark: re.Match[str], *, final: bool) -> tuple[int, Tag | None]:
         start, end = mark.span()
-        following = self._mark.search(text, max(end, start + self._scanned), end + MAX_BODY + self._longest)
+        following = self._mark().search(text, max(end, start + self._scanned), end + MAX_BODY + self._longest)
         if following is None and not final and len(text) < end + MAX_BODY + self._longest:
             self._scanned = max(0, len(text) - start - self._longest)
             return start, None

@@ -18,8 +18,8 @@ HALF = 128 * 1024
 """Bytes that are kept of each side's beginning, and of its end."""
 KEPT = 50
 """Turns."""
-_SLACK = 10
-"""How many more there may be before the oldest go, so that not every turn looks for them."""
+_SLACK = 5
+"""How many more there may be before the oldest go, and after how many turns they are counted again: not every turn looks for them."""
 CUT = b"\n[... cut ...]\n"
 
 
@@ -92,6 +92,7 @@ class Wires:
 
     def __init__(self, folder: Path, known: KnownSecrets, log: Log) -> None:
         self._folder, self._known, self._log = folder, known, log
+        self._since_counted = _SLACK
 
     def keep(self, session: str, turn: int, recording: Recording) -> None:
         """Write down what went over the wire in a turn, in the place of what was there of one with its number."""
@@ -106,7 +107,9 @@ class Wires:
             descriptor = os.open(self._file(session, turn), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
             with open(descriptor, "wb") as file:
                 file.write(b"\n".join([head, sent + received]))
-            self._drop_oldest()
+            self._since_counted += 1
+            if self._since_counted >= _SLACK:
+                self._drop_oldest()
         except OSError as error:
             self._log("wire_not_kept", session=session, turn=turn, why=str(error.strerror or error))
 
@@ -139,6 +142,7 @@ class Wires:
         return self._folder / f"{_name(session)}-{turn}.wire"
 
     def _drop_oldest(self) -> None:
+        self._since_counted = 0
         if sum(1 for _ in os.scandir(self._folder)) <= KEPT + _SLACK:
             return
         for path in self.files()[KEPT:]:

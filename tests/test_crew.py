@@ -137,3 +137,18 @@ def test_agents_of_one_turn_are_told_so_and_close_like_any(tmp_path: Path, kinds
     made.close()
 
     assert [context.long_lived for context in kinds.built] == [False]
+
+
+def test_programs_that_tools_start_see_no_secret(tmp_path: Path) -> None:
+    config = (
+        '[agents.local]\nprovider = "fake"\n[agents.keyed]\nprovider = "fake"\napi_key = { env = "ODDLY_NAMED" }\n'
+        '[mcp_servers.files]\ncommand = "x"\nenv = { WORD = { env = "ALSO_ODD" } }\n'
+    )
+    (tmp_path / "config.toml").write_text(config)
+    secrets = {"ODDLY_NAMED": "sk-very-secret", "COPY": "sk-very-secret", "ALSO_ODD": "tok-very-secret", "GITHUB_TOKEN": "x", "CLOUD": "vendor-login"}
+    environ = {"PATH": "/bin", "LANG": "C.UTF-8", **secrets}
+    paths = Paths(tmp_path, tmp_path, tmp_path, tmp_path)
+    settings = load_settings(environ={}, workspace=tmp_path, paths=paths, config_file=tmp_path / "config.toml")
+    kind = ProviderKind("fake", FakeOptions, lambda options, context: FakeProvider(), environment=("CLOUD",))
+
+    assert Crew(settings, {"fake": kind}, environ=environ, workspace=str(tmp_path)).tool_environ() == {"PATH": "/bin", "LANG": "C.UTF-8"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import Cancelled, LeaseLost, SessionInUse, StoreError, StoreFull
-from orchestrator.lease import held
+from orchestrator.lease import Renewals, held
 from orchestrator.lifetimes import LEASE_TTL
 from orchestrator.providers import Cancel
 from orchestrator.session import Session
@@ -113,7 +113,7 @@ def test_a_lease_is_renewed_while_the_turn_runs(stores: tuple[SqliteStore, Sqlit
             renewed.set()
             return after
 
-    with held(Watched(), "s1", "me", clock=clock, wait=0, cancel=Cancel(), renew_every=0.01) as claim:  # type: ignore[arg-type]  # a store
+    with held(Watched(), "s1", "me", clock=clock, wait=0, cancel=Cancel(), renewals=Renewals(0.01)) as claim:  # type: ignore[arg-type]  # a store
         clock.advance(seconds=50)
         renewed.clear()
         assert renewed.wait(10)
@@ -146,7 +146,7 @@ def test_a_renewal_that_fails_is_tried_again_while_the_lease_lasts(stores: tuple
     mine, _ = stores
     cancel, refusing = Cancel(), Refusing(mine, times=3)
 
-    with held(refusing, "s1", "me", clock=clock, wait=0, cancel=cancel, renew_every=0.01) as claim:  # type: ignore[arg-type]  # a store
+    with held(refusing, "s1", "me", clock=clock, wait=0, cancel=cancel, renewals=Renewals(0.01)) as claim:  # type: ignore[arg-type]  # a store
         clock.advance(seconds=49)
         assert refusing.asked_four_times.wait(10)
         assert not cancel.is_set()
@@ -157,7 +157,7 @@ def test_a_turn_ends_before_a_lease_lapses_that_cannot_be_renewed(stores: tuple[
     mine, theirs = stores
     cancel, refusing = Cancel(), Refusing(mine, times=10**9)
 
-    with held(refusing, "s1", "me", clock=clock, wait=0, cancel=cancel, renew_every=0.01):  # type: ignore[arg-type]  # a store
+    with held(refusing, "s1", "me", clock=clock, wait=0, cancel=cancel, renewals=Renewals(0.01)):  # type: ignore[arg-type]  # a store
         assert refusing.asked_four_times.wait(10)
         assert not cancel.is_set()
         clock.advance(seconds=51)
@@ -170,7 +170,7 @@ def test_a_lost_lease_cancels_the_turn_at_once(stores: tuple[SqliteStore, Sqlite
     mine, theirs = stores
     cancel = Cancel()
 
-    with held(mine, "s1", "me", clock=clock, wait=0, cancel=cancel, renew_every=0.01) as claim:
+    with held(mine, "s1", "me", clock=clock, wait=0, cancel=cancel, renewals=Renewals(0.01)) as claim:
         clock.advance(seconds=61)
         assert cancel.event.wait(10)
         assert "lease could not be renewed" in cancel.reason
@@ -187,3 +187,49 @@ def test_a_lost_lease_is_not_taken_from_its_new_owner(stores: tuple[SqliteStore,
         theirs.claim("s1", "them", timedelta(hours=1))
 
     assert mine.list(None)[0].in_use
+
+
+def test_one_thread_renews_all_leases_and_tells_each_turn_of_its_own(stores: tuple[SqliteStore, SqliteStore], clock: HandClock) -> None:
+    mine, theirs = stores
+    mine.create(Session(id="s2", workspace="/w", nonce="n"))
+    before, renewals = threading.active_count(), Renewals(0.01)
+    cancels = [Cancel(), Cancel()]
+
+    with held(mine, "s1", "me", clock=clock, wait=0, cancel=cancels[0], renewals=renewals) as claim:
+        with held(mine, "s2", "me", clock=clock, wait=0, cancel=cancels[1], renewals=renewals):
+            assert threading.active_count() == before + 1
+            mine.release(claim)
+            theirs.claim("s1", "them", timedelta(hours=1))
+            assert cancels[0].event.wait(10)
+        assert not cancels[1].is_set()
+
+
+def test_a_renewal_that_comes_too_late_cancels_no_turn_that_is_over(stores: tuple[SqliteStore, SqliteStore], clock: HandClock) -> None:
+    mine, _ = stores
+    renewing, over = threading.Event(), threading.Event()
+    cancel = Cancel()
+
+    class Slow:
+        """The store, whose renewals wait until the lease was given back."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(mine, name)
+
+        def renew(self, claim: Claim, ttl: timedelta) -> Claim:
+            renewing.set()
+            over.wait(10)
+            try:
+                return mine.renew(claim, ttl)
+            finally:
+                over.clear()
+
+    renewals = Renewals(0.01)
+    with held(Slow(), "s1", "me", clock=clock, wait=0, cancel=cancel, renewals=renewals):  # type: ignore[arg-type]  # a store
+        assert renewing.wait(10)
+    over.set()
+    renewing.clear()
+    with held(Slow(), "s1", "me", clock=clock, wait=0, cancel=Cancel(), renewals=renewals):  # type: ignore[arg-type]  # a store
+        assert renewing.wait(10)  # the same thread: it is done with the one before
+        over.set()
+
+    assert not cancel.is_set()

@@ -71,7 +71,7 @@ def test_h16_every_table_with_a_deadline_is_declared() -> None:
 
 
 def test_h16_every_setting_of_a_lifetime_is_declared() -> None:
-    lifetimes = {setting.path for setting in SETTINGS if re.search(r"(^|[._])(ttl|max_age|keep|idle|expiry_hours)$", setting.path)}
+    lifetimes = {setting.path for setting in SETTINGS if re.search(r"(^|[._])(ttl|max_age|keep|idle|idle_exit|expiry_hours)$", setting.path)}
 
     assert lifetimes == {path for expiring in EXPIRING for path in expiring.settings}
     assert all(path in BY_PATH for path in lifetimes)
@@ -82,7 +82,7 @@ def test_c9_every_document_that_expires_has_the_three_names_and_no_other() -> No
     names = {kind.__name__: set(get_type_hints(kind)) for kind in kinds}
 
     with_lifetime = {name for name, keys in names.items() if {"expiresAt", "lastTouched", "ttlRemainingMs"} <= keys}
-    assert with_lifetime == {"NeedDocument", "QuestionDocument", "TaskDocument"}
+    assert with_lifetime == {"ArtifactDocument", "NeedDocument", "QuestionDocument", "TaskDocument"}
     assert not {name for name, keys in names.items() if keys & {"expires", "ttl", "expires_at", "expiry"}}
 
 

@@ -18,4 +18,4 @@ def main() -> None:
         return
     from orchestrator.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:], alone=True))

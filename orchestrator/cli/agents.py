@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.checks import check_object, checked_agents, checked_servers, said, servers_of
-from orchestrator.cli.edits import added, edited, file_options, tell
+from orchestrator.cli.edits import file_options, tell
 from orchestrator.cli.front import Front
+from orchestrator.edits import added, edited
 from orchestrator.errors import EscaleraError, UsageError
 from orchestrator.providers import CheckResult
 from orchestrator.session import Role

@@ -10,12 +10,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 
 from orchestrator import __version__
-from orchestrator.cli.output import Output, ReaderGone, discard
+from orchestrator.cli.output import Output, ReaderGone, discard, write
+from orchestrator.cli.streams import OwnOutput
 from orchestrator.cli.tree import Suggested
 from orchestrator.errors import ConfigError, EscaleraError, InternalError, OutputFailed
 from orchestrator.settings.declarations import SETTINGS, UNLIMITED, Setting
@@ -32,7 +33,11 @@ COMMANDS = {
     "need": "what the user is trying to do: show, set, clear, restore",
     "memory": "remembered facts: list, learn, forget, why, stale, archive, restore, consolidate, import, export",
     "questions": "what agents ask while they work: list, show, answer, watch",
+    "permissions": "what tools may do without asking: list, revoke",
     "tasks": "turns in the background: list, show, result, cancel",
+    "artifacts": "large answers and tool results, and attached files: list, show",
+    "serve": "sessions over HTTP, and the orchestrator as if it were a model",
+    "mcp": "the orchestrator as a server for MCP hosts: Claude Code, Cursor and others",
     "usage": "tokens, cache shares and cost",
     "agents": "configured agents: list, check, use, add",
     "plugins": "what is installed, and what failed to load",
@@ -54,6 +59,7 @@ class _Run:
     """One run of the program, as far as it has come."""
 
     arguments: Sequence[str]
+    own_stdout: OwnOutput | None = None
     front: Front | None = None
 
 
@@ -104,7 +110,7 @@ def root(
     from orchestrator.cli.front import Front
 
     named = {setting.path: value for setting in SETTINGS if setting.flag and (value := flags.get(_parameter(setting))) is not None}
-    output = Output.of(os.environ, color=color, no_input=no_input, plain=plain)
+    output = Output.of(os.environ, ctx.obj.own_stdout if isinstance(ctx.obj, _Run) else None, color=color, no_input=no_input, plain=plain)
     name = ctx.invoked_subcommand or ""
     front = Front(
         environ=os.environ,
@@ -149,10 +155,13 @@ def _parameter(setting: Setting) -> str:
 root.params.extend(_setting_option(setting) for setting in SETTINGS if setting.flag)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """The whole program: the exit code of page 6; every failure is one clear message, never a traceback."""
+def run(arguments: Sequence[str], *, alone: bool = False) -> int:
+    """The whole program: the exit code of page 6; every failure is one clear message, never a traceback.
+
+    `alone` says that the process is ours: then what plugins print goes to stderr, however they do it.
+    """
     _open_standard_streams()
-    this, began = _Run(arguments), time.monotonic()
+    this, began = _Run(arguments, OwnOutput.of_process() if alone else None), time.monotonic()
     code = _done(this)
     if this.front is not None:
         this.front.log("ended", exit=code, seconds=round(time.monotonic() - began, 3))
@@ -168,11 +177,11 @@ def _done(this: _Run) -> int:
     except click.exceptions.Abort:
         return 130
     except click.ClickException as error:
-        return _usage(error, wanted)
+        return _usage(error, this, wanted)
     except EscaleraError as error:
         if this.front is not None:
             this.front.failed(error)
-        return _failed(error, wanted)
+        return _failed(error, this, wanted)
     except KeyboardInterrupt:
         return 130
     except ReaderGone:
@@ -181,7 +190,7 @@ def _done(this: _Run) -> int:
         return 0
     except OSError as error:  # a help page that cannot be written; everything else is printed by us
         discard(sys.stdout)
-        return _failed(OutputFailed(f"the output cannot be written: {error.strerror or error}"), None)
+        return _failed(OutputFailed(f"the output cannot be written: {error.strerror or error}"), this, None)
     except Exception as fault:  # whatever it is: the user gets one line, and the log the rest
         return _crashed(fault, this, wanted)
     return result if isinstance(result, int) else 0
@@ -190,7 +199,7 @@ def _done(this: _Run) -> int:
 def _crashed(fault: Exception, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
     from orchestrator.cli.front import Front
 
-    output = Output.of(os.environ, color="never", no_input=True, plain=True)
+    output = Output.of(os.environ, this.own_stdout, color="never", no_input=True, plain=True)
     front = this.front or Front(environ=os.environ, cwd=Path(), config_file=None, sets=(), flags={}, output=output)
     file = front.crashed(fault)
     if file is None:
@@ -199,7 +208,7 @@ def _crashed(fault: Exception, this: _Run, wanted: Literal["document", "lines"] 
         Output.notice(front.masked("".join(traceback.format_exception(fault))))
     where = "its traceback stands above, since the log cannot be written" if file is None else f"its traceback is in {file}"
     error = InternalError(f"a fault in Escalera itself ({type(fault).__name__}); {where}", hint="`escalera doctor --bundle FILE` collects what a report needs")
-    return _failed(error, wanted)
+    return _failed(error, this, wanted)
 
 
 def _open_standard_streams() -> None:
@@ -217,14 +226,14 @@ def _before_prompt(arguments: Sequence[str]) -> Sequence[str]:
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
-def _usage(error: click.ClickException, wanted: Literal["document", "lines"] | None) -> int:
+def _usage(error: click.ClickException, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
     from orchestrator.errors import UsageError
 
     text = error.format_message()
     if isinstance(error, click.NoSuchOption):
         known = error.possibilities or _options_of(error.ctx)
         text = f"no such option {error.option_name!r}{_nearest(error.option_name, known)}"
-    return _failed(UsageError(text[:1].lower() + text[1:].rstrip(".")), wanted)
+    return _failed(UsageError(text[:1].lower() + text[1:].rstrip(".")), this, wanted)
 
 
 def _options_of(ctx: click.Context | None) -> list[str]:
@@ -237,19 +246,20 @@ def _nearest(word: str, known: Any) -> str:
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-def _failed(error: EscaleraError, wanted: Literal["document", "lines"] | None) -> int:
+def _failed(error: EscaleraError, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
     if wanted is not None:
-        _print_error(error, as_line=wanted == "lines")
+        _print_error(error, this.own_stdout or sys.stdout, as_line=wanted == "lines")
     Output.notice(f"escalera: {error.message}" + (f" ({error.hint})" if error.hint else ""))
     return error.exit_code
 
 
-def _print_error(error: EscaleraError, *, as_line: bool) -> None:
+def _print_error(error: EscaleraError, stdout: TextIO, *, as_line: bool) -> None:
     from orchestrator.documents.error import error_document
+    from orchestrator.documents.json_text import json_text
 
     if not as_line:
-        Output.print_json(error_document(error))
+        write(stdout, json_text(error_document(error)))
         return
     from orchestrator.documents.stream import error_line
 
-    Output.print_line(error_line(error_document(error)))
+    write(stdout, json_text(error_line(error_document(error)), indent=None))

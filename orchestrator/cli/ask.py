@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.asking import Asking, AtTerminal, left_open
-from orchestrator.cli.continuing import due_questions, offer, with_answers
+from orchestrator.asking import Asking, left_open
+from orchestrator.cli.asking import AtTerminal
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
 from orchestrator.cli.output import ReaderGone
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
-from orchestrator.cli.sessions import begun, fresh_session, stored_session
 from orchestrator.cli.watch import Watcher, watcher_for
+from orchestrator.continuing import due_questions, offer, with_answers
 from orchestrator.dispatch.desk import Shown
 from orchestrator.errors import OutputFailed, UsageError
 from orchestrator.providers import Cancel
 from orchestrator.questions import StoredQuestion
 from orchestrator.recording import Report
 from orchestrator.session import Role, Session
+from orchestrator.sessions import begun, fresh_session, stored_session
 from orchestrator.store import Store
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def command(
     from orchestrator.planning.plan import Plan, revised
 
     _refuse_contradictions(front, new=new or name is not None, go_on=go_on, background=background, stream_json=stream_json, edit_brief=edit_brief)
-    text = prompt_text(front, prompt, choice["files"]) if prompt or choice["files"] or not go_on else ""
-    wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
+    text, files = prompt_text(front, prompt, choice["files"]) if prompt or choice["files"] or not go_on else ("", ())
+    wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"], files=files)
     front.greet()
     store = front.store()
     stored = store.find(session, front.workspace) if go_on else stored_session(front, store, ref=session, new=new, name=name)
@@ -90,7 +91,7 @@ def command(
     human = AtTerminal(watcher.quiet, moves=not front.output.plain) if front.output.asks else None
     notify = front.notifier if human is not None or wait_questions else None
     asking = Asking(broker, cancel, human=human, waits=wait_questions, watch=show, notify=notify)
-    edit = editor_of(front.environ, front.cwd)
+    edit = editor_of(front.environ, front.cwd, front.output.stdout)
 
     def revise(plan: Plan) -> str:
         with watcher.quiet():
@@ -145,7 +146,7 @@ def _left(
     front: Front, store: Store, session: Session, wish: Wish, timeout: str | None, *, wait_questions: bool, due: Sequence[StoredQuestion], as_json: bool
 ) -> int:
     """The turn, left to a process of its own: the task's id."""
-    from orchestrator.cli.background import start_task
+    from orchestrator.background import start_task
     from orchestrator.documents.task import task_document
 
     seconds = None if timeout is None else front.duration(timeout, "--timeout")

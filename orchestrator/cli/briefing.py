@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from orchestrator.context.orientation import brief_of
 from orchestrator.errors import Cancelled, ConfigError, UsageError
@@ -54,8 +55,8 @@ def _page(plan: Plan, brief: str, line: str) -> str:
     )
 
 
-def editor_of(environ: Mapping[str, str], cwd: Path) -> Edit:
-    """The user's editor, for one text after the other."""
+def editor_of(environ: Mapping[str, str], cwd: Path, stdout: TextIO) -> Edit:
+    """The user's editor, for one text after the other; it draws on the terminal that `stdout` leads to."""
 
     def edit(text: str) -> str:
         program = (environ.get("VISUAL") or "").strip() or (environ.get("EDITOR") or "").strip()
@@ -64,7 +65,7 @@ def editor_of(environ: Mapping[str, str], cwd: Path) -> Edit:
         with tempfile.TemporaryDirectory(prefix="escalera-") as folder:  # only its owner can look into it
             file = Path(folder) / "BRIEF.md"
             file.write_text(text, "utf-8", "replace")
-            _run(program, file, environ, cwd)
+            _run(program, file, environ, cwd, stdout)
             try:
                 return file.read_text("utf-8-sig", "replace")
             except FileNotFoundError:
@@ -73,11 +74,11 @@ def editor_of(environ: Mapping[str, str], cwd: Path) -> Edit:
     return edit
 
 
-def _run(program: str, file: Path, environ: Mapping[str, str], cwd: Path) -> None:
+def _run(program: str, file: Path, environ: Mapping[str, str], cwd: Path, stdout: TextIO) -> None:
     try:
         command = [*shlex.split(program, posix=os.name == "posix"), str(file)]
         with _interrupts_left_to_it():
-            code = subprocess.run(command, env=dict(environ), cwd=cwd, check=False).returncode  # the user's own choice
+            code = subprocess.run(command, env=dict(environ), cwd=cwd, stdout=stdout, check=False).returncode  # the user's own choice
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"the editor {program!r:.200} cannot be started: {getattr(error, 'strerror', None) or error}", hint="see VISUAL and EDITOR"

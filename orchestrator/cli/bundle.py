@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import __version__
 from orchestrator.cli.front import Front
-from orchestrator.cli.output import json_text
+from orchestrator.documents.json_text import json_text
 from orchestrator.errors import UsageError
 from orchestrator.logbook import tail
 from orchestrator.settings.resolution import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.sessions import stored_session
+from orchestrator.sessions import stored_session
 
 
 @click.command("chat")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from orchestrator.cli.output import write
+from orchestrator.cli.front import Front
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
-def command(shell: str) -> None:
+@click.pass_obj
+def command(front: Front, shell: str) -> None:
     """A script for the shell, made from all commands and options; while completing, Escalera itself is never started.
 
     bash: `eval "$(escalera completion bash)"` in ~/.bashrc. zsh: `escalera completion zsh > ~/.zfunc/_escalera`, where ~/.zfunc is in your
@@ -23,4 +22,4 @@ def command(shell: str) -> None:
     from orchestrator.cli.shells import script
     from orchestrator.cli.tree import tree_of
 
-    write(sys.stdout, script(shell, tree_of(root, "escalera", summaries=COMMANDS)))
+    front.output.print_text(script(shell, tree_of(root, "escalera", summaries=COMMANDS)))

@@ -11,7 +11,6 @@ import click
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.plan import spans
-from orchestrator.cli.sessions import fresh_session
 from orchestrator.errors import EmptyAnswer
 from orchestrator.escalation import Workplace, take_turn
 from orchestrator.lease import held
@@ -21,6 +20,7 @@ from orchestrator.providers import Answer, Cancel
 from orchestrator.recording import Report
 from orchestrator.routing import Choice
 from orchestrator.session import Role, State, set_need
+from orchestrator.sessions import fresh_session
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from orchestrator.cli.checks import checked_agents, said
 from orchestrator.cli.front import Front
 from orchestrator.cli.survey import SECONDS, Survey
 from orchestrator.errors import ConfigError, PluginError, StoreError
-from orchestrator.plugins import DISTRIBUTIONS, PluginManager, installed_entry_points, missing_kind
+from orchestrator.plugins import DISTRIBUTIONS, PluginManager, missing_kind
 from orchestrator.probes.aws import aws_facts
 from orchestrator.probes.leftovers import Marked, left_behind
 from orchestrator.probes.servers import Server, is_loopback
@@ -62,7 +62,7 @@ def read_settings(front: Front) -> tuple[Settings | None, list[str]]:
 
 def read_plugins(front: Front, settings: Settings | None) -> PluginManager:
     """The plugins as configured, or all of them where the configuration cannot be read."""
-    return PluginManager.load(installed_entry_points()) if settings is None else front.plugins
+    return front.plugins if settings is not None else front.all_plugins()
 
 
 def diagnose(front: Front, settings: Settings | None, problems: Sequence[str], plugins: PluginManager, survey: Survey) -> list[Finding]:

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.facts import SHOWN, say_archived, say_percepts, say_stale, say_told
 from orchestrator.cli.front import Front
-from orchestrator.cli.output import json_text, write
 from orchestrator.cli.prompt import read_input
-from orchestrator.errors import ConfigError, NotFound, UsageError
-from orchestrator.messages import well_formed
-from orchestrator.percepts import CORE_WEIGHT, MAX_CONTENT, Archived, Edge, EdgeKind, Percept
-from orchestrator.session import Role, Session
-from orchestrator.settings.problems import did_you_mean, nearest
-from orchestrator.store import Store
+from orchestrator.documents.json_text import json_text
+from orchestrator.errors import UsageError
+from orchestrator.facts import explained, found_session, learned, why_document
+from orchestrator.percepts import Percept
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import SkippedLine
-    from orchestrator.percepts import Recalled
 
 _BATCH = 500
 """Facts that one transaction of an import stores: others who write wait no longer than for that."""
-_SHOWN = 20
-"""Facts that are left out and shown to people."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
 
@@ -43,32 +36,17 @@ def command() -> None:
 @click.pass_obj
 def list_(front: Front, ref: str | None, as_json: bool) -> None:
     """All facts that may be told, heaviest first. Listing is no use of them."""
-    from orchestrator.documents.memory import edge_object, percept_object
+    from orchestrator.documents.memory import percepts_document
 
     store = front.store(read_only=True)
     with store.snapshot():
-        session = _session(front, store, ref)
-        percepts, engrams, edges = store.percepts(session=session), store.engrams(session=session), store.edges()
+        session = found_session(front, store, ref)
+        identity = None if session is None else session.id
+        percepts, engrams, edges = store.percepts(session=identity), store.engrams(session=identity), store.edges()
     if not as_json:
         say_percepts(front, percepts)
         return
-    shown = {percept.id for percept in percepts}
-    front.output.print_json(
-        {
-            "format": "escalera.percepts/1",
-            "percepts": [percept_object(percept) for percept in percepts],
-            "engrams": [{"subject": engram.subject, "weight": engram.weight, "percepts": list(engram.percepts)} for engram in engrams],
-            "edges": [edge_object(edge) for edge in edges if {edge.source, edge.target} <= shown],
-        }
-    )
-
-
-def say_percepts(front: Front, percepts: Sequence[Percept]) -> None:
-    """For people."""
-    for percept in percepts:
-        front.output.say(f"{_line(percept)}  [{', '.join(_marks(percept))}]")
-    if not percepts:
-        front.output.say("nothing is remembered; `memory learn TEXT` keeps a fact")
+    front.output.print_json(percepts_document(percepts, engrams, edges))
 
 
 @command.command("learn")
@@ -84,7 +62,7 @@ def say_percepts(front: Front, percepts: Sequence[Percept]) -> None:
 @click.pass_obj
 def learn(front: Front, /, text: tuple[str, ...], consumer: str, subject: str | None, everywhere: bool, as_json: bool, **links: tuple[str, ...]) -> None:
     """Keep a fact, everywhere and for good; said again it is not stored twice."""
-    from orchestrator.documents.memory import percept_object
+    from orchestrator.documents.memory import percept_document
 
     store = front.store()
     if everywhere:
@@ -92,44 +70,11 @@ def learn(front: Front, /, text: tuple[str, ...], consumer: str, subject: str | 
     else:
         standing, stored = learned(front, store, " ".join(text), consumer, subject=subject, links=links)
     if as_json:
-        front.output.print_json({"format": "escalera.percept/1", **percept_object(standing), "stored": stored})
+        front.output.print_json(percept_document(standing, stored=stored))
     elif everywhere:
         front.output.say(f"told everywhere from now on: {standing.id[:8]}  {standing.content}")
     else:
         say_learned(front, standing, stored=stored)
-
-
-def learned(
-    front: Front, store: Store, text: str, consumer: str = "all", *, subject: str | None = None, links: Mapping[str, Sequence[str]] | None = None
-) -> tuple[Percept, bool]:
-    """Store a fact of the user's: what stands now, and whether it is new. Raises `UsageError` for one that cannot be kept."""
-    content = well_formed(text).strip()
-    if not content:
-        raise UsageError("a fact cannot be empty", hint="say it in one sentence")
-    if len(content) > MAX_CONTENT:
-        raise UsageError(f"a fact has at most {MAX_CONTENT} characters, this one has {len(content):,}", hint="say it shorter, or as several")
-    known = ["all", *Role, *front.settings.agents]
-    if consumer not in known:
-        front.output.notice(f"there is no agent {consumer!r} (yet): nobody is told this fact until there is{did_you_mean(nearest(consumer, known))}")
-    now = front.clock.now()
-    percept = Percept(
-        id=front.new_id(),
-        content=content,
-        producer="user",
-        consumer=consumer,
-        weight=CORE_WEIGHT,
-        core=True,
-        subject=None if subject is None else well_formed(subject).strip() or None,
-        created_at=now,
-        updated_at=now,
-        source={"by": "command"},
-    )
-    return store.learn(percept, _links(percept.id, links or {}))
-
-
-def _links(identity: str, links: Mapping[str, Sequence[str]]) -> list[Edge]:
-    kinds: tuple[EdgeKind, ...] = ("extends", "updates", "derives", "contradicts")
-    return [Edge(identity, target, kind) for kind in kinds for target in links.get(kind, ())]
 
 
 def say_learned(front: Front, standing: Percept, *, stored: bool) -> None:
@@ -144,11 +89,11 @@ def say_learned(front: Front, standing: Percept, *, stored: bool) -> None:
 @click.pass_obj
 def forget(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     """Take a fact out of the memory, by its id or the beginning of one; it is kept in the archive unless --purge."""
-    from orchestrator.documents.memory import percept_object
+    from orchestrator.documents.memory import percept_document
 
     percept = front.store().forget(ref, purge=purge)
     if as_json:
-        front.output.print_json({"format": "escalera.percept/1", **percept_object(percept), "stored": None})
+        front.output.print_json(percept_document(percept, stored=None))
     else:
         front.output.say(f"{'purged' if purge else 'forgotten'}: {percept.id[:8]}  {percept.content}")
 
@@ -161,72 +106,11 @@ def forget(front: Front, ref: str, purge: bool, as_json: bool) -> None:
 @click.pass_obj
 def why(front: Front, prompt: tuple[str, ...], agent: str | None, ref: str | None, as_json: bool) -> None:
     """Which facts an agent would be told with that prompt, which not, and why. Nobody is called, and no fact counts as used."""
-    from orchestrator.memory.inject import chosen_of, inquiry_of
-
-    name = agent or front.settings.explain("primary").value
-    if name is None:
-        raise ConfigError("no primary agent is configured", hint="give one by --agent")
-    front.settings.agent(name)
-    role, limits = Role.PRIMARY if name == front.settings.explain("primary").value else Role.ESCALATION, front.settings.limits(name)
-    store = front.store(read_only=True)
-    with store.snapshot():
-        session = _found_session(front, store, ref)
-        workspace = front.workspace if session is None else session.workspace
-        need = None if session is None or session.need is None else session.need.text
-        recalled = store.recall(
-            inquiry_of(
-                agent=name,
-                role=role,
-                workspace=workspace,
-                session=None if session is None else session.id,
-                limits=limits,
-                prompt=" ".join(prompt),
-                need=need,
-                explain=True,
-            )
-        )
-        contents = {percept.id: percept.content for percept in store.all_percepts()}
-    chosen = chosen_of(recalled, agent=name, role=role, workspace=workspace, limits=limits, stated=_stated(session, name, workspace))
-    _show_why(front, name, recalled, chosen.sent, chosen.withheld, contents, as_json=as_json)
-
-
-def _stated(session: Session | None, agent: str, workspace: str) -> set[str]:
-    """What the agent has said itself in its conversation of this workspace."""
-    from orchestrator.context.delivery import stated_marks
-    from orchestrator.workspaces import same_workspace
-
-    own = () if session is None else session.external_sessions
-    return {mark for one in own if one.agent == agent and same_workspace(one.workspace, workspace) for mark in stated_marks(one.delivered)}
-
-
-def _show_why(
-    front: Front,
-    agent: str,
-    recalled: Recalled,
-    sent: Sequence[Percept],
-    withheld: Sequence[tuple[str, str]],
-    contents: Mapping[str, str],
-    *,
-    as_json: bool,
-) -> None:
-    scores = {percept.id: score for percept, score in recalled.found}
+    told = explained(front, front.store(read_only=True), " ".join(prompt), agent=agent, ref=ref)
     if as_json:
-        front.output.print_json(
-            {
-                "format": "escalera.why/1",
-                "agent": agent,
-                "chosen": [{"id": percept.id, "content": percept.content, "score": scores[percept.id]} for percept in sent],
-                "withheld": [{"id": identity, "content": contents.get(identity, ""), "why": reason} for identity, reason in withheld],
-            }
-        )
-        return
-    front.output.say(f"{agent} would be told {len(sent)} of {len(sent) + len(withheld)} facts" + (":" if sent else ""))
-    for percept in sent:
-        front.output.say(f"  {percept.id[:8]}  {percept.weight:3}  {scores[percept.id]:.3g}  {percept.content}")
-    for identity, reason in withheld[:_SHOWN]:
-        front.output.say(f"  left out: {identity[:8]}  {contents.get(identity, '')}  [{reason}]")
-    if len(withheld) > _SHOWN:
-        front.output.say(f"  and {len(withheld) - _SHOWN:,} more are left out; --json names all")
+        front.output.print_json(why_document(told))
+    else:
+        say_told(front, told, rest="--json names all")
 
 
 @command.command("stale")
@@ -234,27 +118,14 @@ def _show_why(
 @click.pass_obj
 def stale(front: Front, as_json: bool) -> None:
     """Facts that go to the archive unless they are used: how long each was not, and how much running time is left to it."""
-    from orchestrator.documents.memory import percept_object
+    from orchestrator.documents.memory import stale_document
 
     after = front.upkeep.archive_after
     found = front.store(read_only=True).stale(after or 0.0)
     if as_json:
-        left = [None if after is None else one.seconds_left for one in found]
-        front.output.print_json(
-            {
-                "format": "escalera.stale/1",
-                "archive_after_days": None if after is None else front.upkeep.archive_after_days,
-                "percepts": [{**percept_object(one.percept), "seconds_left": seconds} for one, seconds in zip(found, left, strict=True)],
-            }
-        )
+        front.output.print_json(stale_document(found, None if after is None else front.upkeep.archive_after_days))
         return
-    if after is None:
-        front.output.say("nothing goes to the archive for its age: global_archive_after_days is negative")
-    for one in found:
-        left_text = "" if after is None else f", {_duration(one.seconds_left)} left"
-        front.output.say(f"{_line(one.percept)}  [not used for {_duration(one.percept.idle_seconds)}{left_text}]")
-    if not found:
-        front.output.say("no fact can become stale: all of them are core, or of a session")
+    say_stale(front, found, never=after is None)
 
 
 @command.command("archive")
@@ -262,16 +133,13 @@ def stale(front: Front, as_json: bool) -> None:
 @click.pass_obj
 def archive(front: Front, as_json: bool) -> None:
     """The facts that left the memory; `memory restore ID` brings one back."""
-    from orchestrator.documents.memory import archived_object
+    from orchestrator.documents.memory import archive_document
 
     found = front.store(read_only=True).archived()
     if as_json:
-        front.output.print_json({"format": "escalera.archive/1", "archived": [archived_object(one) for one in found]})
+        front.output.print_json(archive_document(found))
         return
-    for one in found:
-        front.output.say(f"{_line(one.percept)}  [{one.reason}{_when(one)}]")
-    if not found:
-        front.output.say("the archive is empty")
+    say_archived(front, found)
 
 
 @command.command("restore")
@@ -280,11 +148,11 @@ def archive(front: Front, as_json: bool) -> None:
 @click.pass_obj
 def restore(front: Front, ref: str, as_json: bool) -> None:
     """Bring a fact back from the archive, by its id or the beginning of one."""
-    from orchestrator.documents.memory import percept_object
+    from orchestrator.documents.memory import percept_document
 
     percept = front.store().restore(ref)
     if as_json:
-        front.output.print_json({"format": "escalera.percept/1", **percept_object(percept), "stored": True})
+        front.output.print_json(percept_document(percept, stored=True))
     else:
         front.output.say(f"restored: {percept.id[:8]}  {percept.content}")
 
@@ -294,20 +162,12 @@ def restore(front: Front, ref: str, as_json: bool) -> None:
 @click.pass_obj
 def consolidate(front: Front, as_json: bool) -> int:
     """Do now what is done after turns: reckon weights, make what weighs enough global, archive what nobody uses."""
+    from orchestrator.documents.memory import consolidated_document
+
     upkeep = front.upkeep
     done = front.store().consolidate(archive_after=upkeep.archive_after, most=upkeep.most)
     if as_json:
-        front.output.print_json(
-            {
-                "format": "escalera.consolidated/1",
-                "pruned": list(done.pruned),
-                "promoted": list(done.promoted),
-                "merged": list(done.merged),
-                "archived": list(done.archived),
-                "capped": list(done.capped),
-                "problem": done.problem,
-            }
-        )
+        front.output.print_json(consolidated_document(done))
     else:
         parts = {"became global": (*done.promoted, *done.merged), "left their session": done.pruned, "went to the archive": (*done.archived, *done.capped)}
         front.output.say(", ".join(f"{len(ids)} {what}" for what, ids in parts.items()))
@@ -329,10 +189,10 @@ def import_(front: Front, file: Path, as_json: bool) -> None:
     new = [is_new for start in range(0, len(given.percepts), _BATCH) for is_new in store.take_in(given.percepts[start : start + _BATCH], fresh=given.fresh)]
     if given.edges or given.archived:
         store.take_in((), given.edges, given.archived)
-    for line, reason in given.problems[:_SHOWN]:
+    for line, reason in given.problems[:SHOWN]:
         front.output.notice(f"line {line} is left out: {reason}")
-    if len(given.problems) > _SHOWN:
-        front.output.notice(f"and {len(given.problems) - _SHOWN:,} more are left out")
+    if len(given.problems) > SHOWN:
+        front.output.notice(f"and {len(given.problems) - SHOWN:,} more are left out")
     if as_json:
         skipped: list[SkippedLine] = [{"line": line, "why": reason} for line, reason in given.problems]
         front.output.print_json({"format": "escalera.imported/1", "stored": sum(new), "known": len(new) - sum(new), "skipped": skipped})
@@ -360,47 +220,10 @@ def export(front: Front, output: Path | None, _as_json: bool) -> None:
         }
     )
     if output is None:
-        write(sys.stdout, text)
+        front.output.print_text(text)
         return
     try:
         with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from error
-
-
-def _session(front: Front, store: Store, ref: str | None) -> str | None:
-    session = _found_session(front, store, ref)
-    return None if session is None else session.id
-
-
-def _found_session(front: Front, store: Store, ref: str | None) -> Session | None:
-    try:
-        return store.find(ref, front.workspace)
-    except NotFound:
-        if ref is not None:
-            raise
-        return None
-
-
-def _line(percept: Percept) -> str:
-    return f"{percept.id[:8]}  {percept.weight:3}  {percept.content}"
-
-
-def _marks(percept: Percept) -> list[str]:
-    """What else there is to say of it."""
-    marks = [percept.scope, *(["core"] if percept.core else []), *([f"for {percept.consumer}"] if percept.consumer != "all" else [])]
-    return [*marks, *([f"in {percept.workspace}"] if percept.workspace else []), *(["from tool output"] if percept.trust == "tool_output" else [])]
-
-
-def _when(one: Archived) -> str:
-    return "" if one.archived_at is None else f", {one.archived_at:%Y-%m-%d %H:%M} UTC"
-
-
-def _duration(seconds: float) -> str:
-    """In the two largest units that say something."""
-    minutes = int(seconds // 60)
-    days, hours = divmod(minutes // 60, 24)
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"

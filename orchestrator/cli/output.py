@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
+from orchestrator.cli.streams import OwnOutput
+from orchestrator.documents.json_text import json_text
 from orchestrator.errors import OutputFailed
-from orchestrator.terminal import clean, escape_controls
+from orchestrator.terminal import clean
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import Document, QuestionDocument, StreamLine
@@ -26,33 +27,41 @@ class Output:
     """Somebody is there to be asked and to watch."""
     color: bool
     plain: bool
+    own_stdout: OwnOutput | None = field(default=None, kw_only=True)
+    """The program's, where the process is ours."""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str], *, color: str, no_input: bool, plain: bool) -> Output:
+    def of(cls, environ: Mapping[str, str], own_stdout: OwnOutput | None, *, color: str, no_input: bool, plain: bool) -> Output:
         dumb = environ.get("TERM") == "dumb"
-        terminal = sys.stdout.isatty()
+        terminal = (own_stdout or sys.stdout).isatty()
         wanted = color == "always" or (color == "auto" and (bool(environ.get("FORCE_COLOR")) or (terminal and not environ.get("NO_COLOR") and not dumb)))
-        return cls(interactive=terminal and sys.stdin.isatty() and not no_input, color=wanted and not plain, plain=plain or dumb)
+        return cls(interactive=terminal and sys.stdin.isatty() and not no_input, color=wanted and not plain, plain=plain or dumb, own_stdout=own_stdout)
 
     @property
     def asks(self) -> bool:
         """Whether a question in the middle of a turn would be seen: it stands where notices stand."""
         return self.interactive and sys.stderr.isatty()
 
-    @staticmethod
-    def print_json(document: Document | SessionDocument) -> None:
+    @property
+    def stdout(self) -> TextIO:
+        """Where the answer goes."""
+        return self.own_stdout or sys.stdout
+
+    def print_json(self, document: Document | SessionDocument) -> None:
         """One document."""
-        write(sys.stdout, json_text(document))
+        self.print_text(json_text(document))
 
-    @staticmethod
-    def print_line(line: StreamLine | QuestionDocument) -> None:
+    def print_line(self, line: StreamLine | QuestionDocument) -> None:
         """One line of a stream."""
-        write(sys.stdout, json_text(line, indent=None))
+        self.print_text(json_text(line, indent=None))
 
-    @staticmethod
-    def say(text: str = "") -> None:
+    def say(self, text: str = "") -> None:
         """A line of the answer itself."""
-        write(sys.stdout, clean(text) + "\n")
+        self.print_text(clean(text) + "\n")
+
+    def print_text(self, text: str) -> None:
+        """Text of the answer as it is: whoever gives it has cleaned it."""
+        write(self.stdout, text)
 
     @staticmethod
     def notice(text: str) -> None:
@@ -62,7 +71,12 @@ class Output:
 
     def heading(self, text: str) -> None:
         """A line that stands out where colours may be used."""
-        write(sys.stdout, f"\x1b[1m{clean(text)}\x1b[0m\n" if self.color else clean(text) + "\n")
+        self.print_text(f"\x1b[1m{clean(text)}\x1b[0m\n" if self.color else clean(text) + "\n")
+
+    def keep_alone(self) -> None:
+        """Before code of strangers is loaded: where the program has a way of its own to stdout, nobody else has one any more."""
+        if self.own_stdout is not None:
+            self.own_stdout.keep_alone()
 
 
 class ReaderGone(Exception):
@@ -86,11 +100,6 @@ def discard(stream: TextIO) -> None:
     """What is still in its buffer has nowhere to go; flushing that when the program ends would fail once more."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
-
-
-def json_text(document: Document | SessionDocument | StreamLine, *, indent: int | None = 2) -> str:
-    """JSON that is the same value on a terminal and in a file: what would drive a terminal stands escaped."""
-    return escape_controls(json.dumps(document, ensure_ascii=False, indent=indent)) + "\n"
 
 
 def printable(text: str, encoding: str | None = None) -> str:

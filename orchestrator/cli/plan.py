@@ -14,7 +14,6 @@ import click
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import Output
 from orchestrator.cli.prompt import choice_of, choice_options, prompt_text
-from orchestrator.cli.sessions import fresh_session, read_session
 from orchestrator.clock import parse_time
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.memory.inject import recalled_from
@@ -23,6 +22,7 @@ from orchestrator.planning.case import Wish
 from orchestrator.planning.plan import Plan, counted, plan_turn, through_rules
 from orchestrator.planning.texts import NEW
 from orchestrator.session import Session, TurnList, TurnLog
+from orchestrator.sessions import fresh_session, read_session
 
 EXAMPLE = "…"
 """Stands for the prompt where none is given."""
@@ -43,7 +43,8 @@ def command(front: Front, /, prompt: tuple[str, ...], session: str | None, sessi
     if session is not None and session_file is not None:
         raise UsageError("--session and --session-file contradict each other", hint="give one of them")
     moment = front.clock.now() if now is None else _time(now)
-    wish = Wish(prompt_text(front, prompt, choice["files"], default=EXAMPLE), choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
+    text, _ = prompt_text(front, prompt, choice["files"], default=EXAMPLE)
+    wish = Wish(text, choice_of(choice), reason=choice["reason"], fresh=choice["fresh"])
     with ExitStack() as reading:
         header, log, memory = _from_file(front, session_file) if session_file is not None else _from_store(front, session, reading)
         front = front.at(header.workspace)
@@ -123,6 +124,8 @@ def show_plan(output: Output, plan: Plan, *, texts: bool = True) -> None:
         output.say(f"  tool results shortened in turns {spans(plan.fitted.shortened)}")
     withheld = f", {len(plan.chosen.withheld)} withheld" if plan.chosen.withheld else ""
     output.say(f"  remembered facts told: {len(plan.chosen.sent)}{withheld}")
+    if plan.request.tools:
+        output.say(f"  tools offered: {', '.join(tool.name for tool in plan.request.tools)}")
     for notice in plan.notices:
         output.say(f"  note: {notice}")
     for block in plan.texts.blocks if texts else ():

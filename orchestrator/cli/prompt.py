@@ -57,8 +57,12 @@ def choice_of(flags: Mapping[str, Any]) -> Choice:
     return Choice(role, flags["agent"])
 
 
-def prompt_text(front: Front, words: Sequence[str], files: Sequence[Path] = (), *, default: str = "") -> str:
-    """The prompt from the arguments, or from what is piped in, and the files that go with it; what is no valid text is replaced and said."""
+Attached = tuple[tuple[str, bytes], ...]
+"""Files that go with a prompt: name and content."""
+
+
+def prompt_text(front: Front, words: Sequence[str], files: Sequence[Path] = (), *, default: str = "") -> tuple[str, Attached]:
+    """The prompt from the arguments, or from what is piped in, with the files that go with it, and these; what is no valid text is replaced and said."""
     if _PIPED in files and not words and not default:
         raise UsageError(
             "--file - attaches what is piped in, so the prompt has to be given", hint='as in: make 2>&1 | escalera ask --file - "why does it fail?"'
@@ -72,11 +76,14 @@ def prompt_text(front: Front, words: Sequence[str], files: Sequence[Path] = (), 
     return with_files(text, files)
 
 
-def with_files(text: str, files: Sequence[Path]) -> str:
-    """The prompt, and the files that go with it. Raises `UsageError` for one that cannot go."""
+def with_files(text: str, files: Sequence[Path]) -> tuple[str, Attached]:
+    """The prompt with the files that go with it, and these. Raises `UsageError` for one that cannot go."""
+    if not files:
+        return text, ()
     from orchestrator.attachments import with_attachments
 
-    return with_attachments(text, [_read(path) for path in files]) if files else text
+    read = [_read(path) for path in files]
+    return with_attachments(text, read), tuple((name, content) for name, content, _ in read)
 
 
 def read_input(file: Path) -> bytes:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.answers import choices_of, fields_of, is_required, value_of
+from orchestrator.asking import how_to_answer
 from orchestrator.broker import POLL, Broker
-from orchestrator.cli.asking import how_to_answer
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
 from orchestrator.documents.question import question_document, question_object

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 import click
 
 from orchestrator.attachments import referenced
 from orchestrator.cli.front import Front
-from orchestrator.cli.need import need_document
-from orchestrator.cli.output import json_text, write
 from orchestrator.cli.prompt import read_input
-from orchestrator.cli.sessions import held_session, read_session
 from orchestrator.cli.wire import show_wire
-from orchestrator.clock import format_time
+from orchestrator.documents.sessions import hits_document, session_ref_document, sessions_document, shown_document
 from orchestrator.errors import EscaleraError, NotFound, UsageError
+from orchestrator.needs import need_document
 from orchestrator.quoting import one_line
-from orchestrator.session import Outcome, Session, State, Turn, TurnLog
-from orchestrator.store import Receipt, SearchHit, SessionSummary, Store
+from orchestrator.session import Session, Turn, TurnLog
+from orchestrator.sessions import Style, all_turns, dropped, exported, forked, held_session, read_session, renamed
+from orchestrator.store import SessionSummary, Store
 from orchestrator.terminal import clean
-
-if TYPE_CHECKING:
-    from orchestrator.documents.kinds import HitObject, SessionObject
-    from orchestrator.documents.session import SessionDocument
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
 all_option = click.option("--all-workspaces", "everywhere", is_flag=True, help="Not only this directory's.")
 ref_argument = click.argument("ref", required=False, metavar="[REF]")
-
-
-_Style = Literal["markdown", "html", "json"]
 
 
 @click.group("session")
@@ -52,7 +41,7 @@ def list_(front: Front, everywhere: bool, as_json: bool) -> None:
     store = front.store(read_only=True)
     summaries = store.list(None if everywhere else front.workspace)
     if as_json:
-        front.output.print_json({"format": "escalera.sessions/1", "sessions": [_summary_object(summary) for summary in summaries]})
+        front.output.print_json(sessions_document(summaries))
         return
     for summary in summaries:
         front.output.say(summary_line(summary, everywhere))
@@ -86,7 +75,7 @@ def show(front: Front, ref: str | None, turn: int | None, explained: bool, wire:
         elif wire:
             show_wire(front, session.id, turns[0], as_json=as_json)
         elif as_json:
-            front.output.print_json(_shown_document(front, store, session, log, turns))
+            front.output.print_json(shown_document(session, turns, store.receipts(session.id), need_document(front, session, log)))
         else:
             _show(front, session, log, turns)
 
@@ -115,7 +104,7 @@ def search(front: Front, text: tuple[str, ...], limit: int, everywhere: bool, as
     if len(found) > limit:
         front.output.notice(f"there are more than {limit}: --limit shows more, and more words find fewer")
     if as_json:
-        front.output.print_json({"format": "escalera.hits/1", "hits": [_hit_object(hit) for hit in hits]})
+        front.output.print_json(hits_document(hits))
         return
     for hit in hits:
         front.output.say(f"{hit.session[:8]}  turn {hit.turn}  {' '.join(hit.snippet.split())}")
@@ -150,16 +139,16 @@ def pick(front: Front, everywhere: bool) -> None:
 @click.option("--raw", is_flag=True, help="With texts as they are: also with what looks like a secret.")
 @click.option("--output", "-o", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it there, not to stdout.")
 @click.pass_obj
-def export(front: Front, ref: str | None, style: _Style, raw: bool, output: Path | None) -> None:
+def export(front: Front, ref: str | None, style: Style, raw: bool, output: Path | None) -> None:
     """The session document; secrets are masked unless --raw."""
     store = front.store(read_only=True)
     with store.snapshot():
         session = store.find(ref, front.workspace)
-        text = _exported(session, all_turns(store.log(session.id)), store.receipts(session.id), style, raw=raw)
+        text = exported(session, all_turns(store.log(session.id)), store.receipts(session.id), style, raw=raw)
     if raw:
         front.output.notice("--raw: keys, tokens and passwords that stand in the texts are not masked")
     if output is None:
-        write(sys.stdout, clean(text) if sys.stdout.isatty() else text)
+        front.output.print_text(clean(text) if front.output.stdout.isatty() else text)
         return
     try:
         with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
@@ -187,12 +176,7 @@ def import_(front: Front, file: Path, as_json: bool) -> None:
 def rename(front: Front, ref: str, name: str, as_json: bool) -> None:
     """Give a session a name that is not taken in its workspace."""
     store = front.store()
-    with held_session(front, store, ref) as (claim, session):
-        taken = next((other for other in store.list(session.workspace) if other.name == name and other.id != session.id), None)
-        if taken is not None:
-            raise UsageError(f"{name!r} is the name of session {taken.id[:8]}", hint="choose another one")
-        session = replace(session, name=name)
-        store.save(claim, session)
+    session = renamed(front, store, ref, name)
     _done(front, session, f"{session.id[:8]} is now {name!r}", as_json)
 
 
@@ -211,14 +195,6 @@ def fork(front: Front, ref: str | None, name: str | None, as_json: bool) -> None
     _done(front, copy, f"forked {session.id[:8]} as {copy.id[:8]}", as_json)
 
 
-def forked(front: Front, store: Store, session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt], *, name: str | None = None) -> Session:
-    """Store a copy of the session with those turns and what they were decided by, but for a turn that still runs."""
-    now = front.clock.now()
-    copy = replace(session, id=front.new_id(), nonce=front.new_nonce(), name=name, external_sessions=(), created_at=now, updated_at=now)
-    store.import_session(copy, tuple(turn for turn in turns if turn.outcome is not Outcome.OPEN), receipts)
-    return copy
-
-
 @command.command("drop")
 @click.argument("ref", metavar="REF")
 @click.option("--purge", is_flag=True, help="Keep no export of it.")
@@ -226,49 +202,8 @@ def forked(front: Front, store: Store, session: Session, turns: Sequence[Turn], 
 @click.pass_obj
 def drop(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     """Remove a session; an export of it is kept in the data folder unless --purge."""
-    store = front.store()
-    with store.snapshot():
-        session = store.find(ref, front.workspace)
-        log = store.log(session.id)
-        end, text = log.next_index, None if purge else _exported(session, all_turns(log), store.receipts(session.id), "json", raw=True)
-    kept = None if text is None else _keep(front, session, text)
-    store.drop(session.id, end)
-    front.wires.forget(session.id)
+    session, kept = dropped(front, front.store(), ref, purge=purge)
     _done(front, session, f"dropped {session.id[:8]}" + (f"; an export is kept in {kept}" if kept else ""), as_json, export=kept)
-
-
-def _keep(front: Front, session: Session, text: str) -> Path:
-    """The export of a session that goes, written whole before anything is removed, and over nothing that is there.
-
-    A session's id may hold anything (trial T78): the file's name is made of what is harmless in it, the time and a part of our own.
-    """
-    folder = front.paths.data / "dropped"
-    path = folder / f"{re.sub(r'[^A-Za-z0-9-]', '_', session.id)[:40]}-{front.clock.now():%Y%m%dT%H%M%S}-{front.new_id()[:8]}.json"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise UsageError(
-            f"the session stays, since its export cannot be written to {path}: {error.strerror}", hint="free some space, or use --purge"
-        ) from error
-    return path
-
-
-def _exported(session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt], style: _Style, *, raw: bool) -> str:
-    from orchestrator.documents.masking import mask_values
-    from orchestrator.documents.readable import html, markdown
-    from orchestrator.documents.session import session_document
-
-    if not raw:
-        session, turns = mask_values(session), mask_values(tuple(turns))
-        receipts = {index: mask_values(receipt) for index, receipt in receipts.items()}
-    if style != "json":
-        return markdown(session, turns) if style == "markdown" else html(session, turns)
-    return json_text(session_document(session, turns, receipts))
 
 
 def _searchable(front: Front) -> Store:
@@ -279,35 +214,11 @@ def _searchable(front: Front) -> Store:
         return front.store(read_only=True)
 
 
-def all_turns(log: TurnLog) -> tuple[Turn, ...]:
-    """Oldest first, however they ended."""
-    return tuple(reversed(list(log.newest_first(outcomes=None))))
-
-
 def _done(front: Front, session: Session, text: str, as_json: bool, *, export: Path | None = None) -> None:
     if not as_json:
         front.output.say(text)
         return
-    kept = None if export is None else str(export)
-    front.output.print_json({"format": "escalera.session-ref/1", "id": session.id, "name": session.name, "workspace": session.workspace, "export": kept})
-
-
-def _hit_object(hit: SearchHit) -> HitObject:
-    return {"session": hit.session, "name": hit.name, "workspace": hit.workspace, "turn": hit.turn, "snippet": hit.snippet}
-
-
-def _summary_object(summary: SessionSummary) -> SessionObject:
-    return {
-        "id": summary.id,
-        "name": summary.name,
-        "workspace": summary.workspace,
-        "created_at": None if summary.created_at is None else format_time(summary.created_at),
-        "updated_at": None if summary.updated_at is None else format_time(summary.updated_at),
-        "state": State(summary.state),
-        "turns": summary.turns,
-        "need": summary.need,
-        "in_use": summary.in_use,
-    }
+    front.output.print_json(session_ref_document(session, export=export))
 
 
 def summary_line(summary: SessionSummary, everywhere: bool = False) -> str:
@@ -317,13 +228,6 @@ def summary_line(summary: SessionSummary, everywhere: bool = False) -> str:
     marks = [summary.state, *(["in use"] if summary.in_use else [])]
     line = f"{summary.id[:8]}  {when}  {turns:9}  {', '.join(marks):8}  {one_line(summary.name or '', 200)}"
     return (f"{line}  {summary.workspace}" if everywhere else line).rstrip()
-
-
-def _shown_document(front: Front, store: Store, session: Session, log: TurnLog, turns: Sequence[Turn]) -> SessionDocument:
-    """The session document with the need as it stands now."""
-    from orchestrator.documents.session import SessionDocument, session_document
-
-    return SessionDocument({**session_document(session, turns, store.receipts(session.id)), "need_now": need_document(front, session, log)})
 
 
 def _show(front: Front, session: Session, log: TurnLog, turns: Sequence[Turn]) -> None:

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.edits import edited, file_options, tell
+from orchestrator.cli.edits import file_options, tell
 from orchestrator.cli.front import Front
 from orchestrator.cli.tree import Suggested
+from orchestrator.documents.setting import setting_document, settings_document
+from orchestrator.edits import edited
 from orchestrator.errors import ConfigError
 from orchestrator.settings.declarations import SETTINGS
 from orchestrator.settings.resolution import Explained
 from orchestrator.settings.toml_text import spelled
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import SettingObject
     from orchestrator.settings.resolution import Settings
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
@@ -48,7 +49,7 @@ def list_(front: Front, as_json: bool) -> None:
     """All of them, with value and source."""
     settings = front.settings.all()
     if as_json:
-        front.output.print_json({"format": "escalera.settings/1", "settings": [_setting_object(setting) for setting in settings]})
+        front.output.print_json(settings_document(settings))
         return
     for setting in settings:
         front.output.say(f"{setting.path} = {_written(setting.value)}  [{setting.source}]  {setting.help}")
@@ -127,22 +128,7 @@ def _print(front: Front, setting: Explained, *, as_json: bool) -> None:
 
 
 def _print_document(front: Front, setting: Explained) -> None:
-    front.output.print_json({"format": "escalera.setting/1", **_setting_object(setting)})
-
-
-def _setting_object(setting: Explained) -> SettingObject:
-    return {
-        "path": setting.path,
-        "value": setting.value,
-        "default": setting.default,
-        "source": setting.source,
-        "shadowed": [{"source": source, "value": value} for source, value in setting.shadowed],
-        "type": setting.type,
-        "unit": setting.unit,
-        "help": setting.help,
-        "flag": setting.flag,
-        "env": setting.env,
-    }
+    front.output.print_json(setting_document(setting))
 
 
 def _written(value: object) -> str:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from orchestrator.cli.background import run_task
+from orchestrator.background import run_task
 from orchestrator.cli.front import Front
+from orchestrator.cli.interrupts import cancelled_by_signals
 from orchestrator.documents.task import task_document, task_object
 from orchestrator.errors import StoreError, TaskEnded, TaskRuns
+from orchestrator.providers import Cancel
 from orchestrator.quoting import one_line
 from orchestrator.store import Store
 from orchestrator.tasks import StoredTask
@@ -108,7 +110,9 @@ def cancel(front: Front, ref: str, as_json: bool) -> None:
 @click.pass_obj
 def run(front: Front, identity: str) -> int:
     """Carry out a task: what `ask --background` starts."""
-    return run_task(front, front.store(), identity)
+    cancel = Cancel()
+    with cancelled_by_signals(cancel, front.clock.monotonic):
+        return run_task(front, front.store(), identity, cancel)
 
 
 def _read(store: Store, ref: str) -> StoredTask:

@@ -10,12 +10,13 @@ import click
 
 from orchestrator.cli.front import Front
 from orchestrator.errors import ConfigError, NotFound, UsageError
-from orchestrator.settings.files import find_project_file, read_config
+from orchestrator.settings.files import find_project_file, read_config, shown_path
 from orchestrator.settings.paths import home_of
-from orchestrator.settings.project import Project
+from orchestrator.settings.project import Project, ProjectPart
 from orchestrator.settings.resolution import Files, read_files, resolved
 from orchestrator.settings.toml_text import spelled
 from orchestrator.settings.trust import TrustStore, would_enable
+from orchestrator.settings.values import shown_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -35,7 +36,8 @@ _STANDINGS = {"accepted": "", "changed": "  (has changed since: it is asked abou
 def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: bool, as_json: bool) -> None:
     """Show what this directory's escalera.toml (or PATH) would enable, then accept it; a changed file asks again.
 
-    The AGENTS.md of the project, its templates in .escalera/templates and the prompt files that it names are shown and accepted with it.
+    The AGENTS.md of the project, its templates in .escalera/templates and the prompt files that it names are shown and accepted with it, and so
+    are the files by which Claude Code would start programs on its own account: .claude/settings.json, .claude/settings.local.json and .mcp.json.
     """
     accepted = TrustStore(front.paths.trust_file)
     if listing:
@@ -44,19 +46,22 @@ def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: b
     offer = _offer(front, path)
     if revoke:
         taken = [accepted.revoke(file) for file in (*offer.files, *accepted.gone_below(offer.project.root))]
-        text = f"no longer accepted: {offer.subject}" if any(taken) else f"was not accepted: {offer.subject}"
+        text = f"{'no longer accepted' if any(taken) else 'was not accepted'}: {shown_path(offer.subject)}"
         _done(front, text, _document(offer.subject, False, []), as_json)
         return
-    config = None if offer.file is None else read_config(offer.file)
+    config = None if offer.file is None else read_config(offer.file, found=True)
     enabled = [] if config is None else would_enable(config, agents=_own_agents(front))
     parts = offer.project.parts
     tell = front.output.notice if as_json else front.output.say
-    tell(f"{offer.subject} would enable:" if enabled or parts else f"{offer.subject} holds nothing that needs to be accepted")
+    tell(f"{shown_path(offer.subject)} {'would enable:' if enabled or parts else 'holds nothing that needs to be accepted'}")
     for key, value in enabled:
-        tell(f"  {key} = {spelled(value)}")
+        tell(f"  {shown_key(key)} = {spelled(value)}")
     for part in parts:
-        what = "in the place of a text of ours" if part in offer.project.templates else "that agents are told"
-        tell(f"  {offer.project.name(part)}: {len(part.text):,} characters {what}")
+        tell(f"  {shown_path(Path(offer.project.name(part)))}: {len(part.text):,} characters {offer.project.purpose(part)}")
+        for line in _text(front, offer.project, part).splitlines() if part in offer.project.obeyed else ():
+            tell(f"    | {line}")
+    for file in offer.project.unreadable:
+        tell(f"  {shown_path(file)} is no file of a usual kind and size, and cannot be accepted")
     if not yes:
         if not front.output.interactive:
             raise UsageError("accepting a file needs a terminal to ask at", hint="read the file, then use --yes")
@@ -65,7 +70,12 @@ def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: b
         accepted.trust(config.path, config.content)
     for part in parts:
         accepted.trust(part.path, part.content)
-    _done(front, "accepted", _document(offer.subject, True, [*enabled, *((offer.project.name(part), part.text) for part in parts)]), as_json)
+    _done(
+        front,
+        "accepted",
+        _document(offer.subject, True, [*enabled, *((offer.project.name(part), _text(front, offer.project, part)) for part in parts)]),
+        as_json,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +99,14 @@ def _offer(front: Front, path: Path | None) -> _Offer:
     folder = front.cwd if path is None else path.absolute() if path.is_dir() else None
     file = find_project_file(folder, home=home_of(front.environ)) if folder is not None else path.absolute() if path is not None else None
     project = front.project(str(folder or (file.parent if file is not None else front.cwd)))
-    if file is None and not project.parts:
-        raise NotFound(f"there is no escalera.toml in {folder} or above it, and neither AGENTS.md nor .escalera/templates")
+    if file is None and not project.parts and not project.unreadable:
+        raise NotFound(f"there is no escalera.toml in {folder} or above it, and nothing beside that waits for it, such as AGENTS.md or .mcp.json")
     return _Offer(file, project)
+
+
+def _text(front: Front, project: Project, part: ProjectPart) -> str:
+    """As it is shown: what a program is to go by may hold keys for it."""
+    return front.masked(part.text) if part in project.obeyed else part.text
 
 
 def _own_agents(front: Front) -> Collection[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from orchestrator.cli.output import Output, write
+from orchestrator.cli.output import Output
 from orchestrator.cli.spinner import Spinner
 from orchestrator.dispatch.desk import Shown
 from orchestrator.documents.stream import stream_line, turn_line
@@ -134,7 +133,7 @@ class _Live(Watcher):
 
     def finish(self, report: Report, document: TurnDocument) -> None:
         if self._printed:
-            write(sys.stdout, "\n")
+            self._output.print_text("\n")
         for notice in report.notices:
             self.notice(notice)
         self.notice(summary(report))
@@ -142,7 +141,7 @@ class _Live(Watcher):
     def _print(self, text: str) -> None:
         self._status.stop()
         self._printed = True
-        write(sys.stdout, clean(text))
+        self._output.print_text(clean(text))
 
 
 def _asking(report: Report) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from orchestrator.cli.front import Front
-from orchestrator.cli.output import write
 from orchestrator.cli.plan import spans
 from orchestrator.errors import EscaleraError, NotFound
 from orchestrator.session import Turn
-from orchestrator.terminal import clean
 from orchestrator.wires import CUT, KEPT
 
 
@@ -37,7 +33,7 @@ def show_wire(front: Front, session: str, turn: Turn, *, as_json: bool) -> None:
         return
     for title, text in ((f"sent to {turn.agent}", sent), ("received", received)):
         front.output.heading(f"--- {title}")
-        write(sys.stdout, clean(text.rstrip("\n")) + "\n")
+        front.output.say(text.rstrip("\n"))
 
 
 def _learn(front: Front) -> None:

@@ -31,8 +31,9 @@ def static_blocks(
     agent_prompt: str,
     project_instructions: str = "",
     project_chars: int = MAX_PROJECT_INSTRUCTIONS,
+    client_prompt: str = "",
 ) -> tuple[SystemBlock, ...]:
-    """The blocks `identity`, `instructions`, `project_instructions`, `agent_prompt`, blank ones left out.
+    """The blocks `identity`, `instructions`, `project_instructions`, `agent_prompt`, `client_prompt`, blank ones left out.
 
     `other_agents` are those that play the other role. `project_instructions` is for agents that do not read AGENTS.md by themselves,
     and only where the workspace is trusted (page 5). Identity and instructions stay under 3,000 characters together.
@@ -51,6 +52,7 @@ def static_blocks(
         ),
         "project_instructions": _project(templates, clipped(project_instructions, project_chars)),
         "agent_prompt": neutralise(well_formed(agent_prompt)).strip(),
+        "client_prompt": neutralise(well_formed(client_prompt)).strip(),
     }
     return tuple(SystemBlock(name, text) for name, text in texts.items() if text)
 

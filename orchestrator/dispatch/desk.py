@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from orchestrator.clock import Clock
-from orchestrator.messages import Part, Usage
+from orchestrator.messages import Part, ToolCall, Usage
 from orchestrator.providers import NO_WIRE, Ask, Cancel, Wire
+from orchestrator.tools import Bench
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class Shown:
 
 Watch = Callable[[Shown], None]
 Record = Callable[[Part], None]
+Whole = Callable[[ToolCall, str], None]
+
+
+def _nowhere(_call: ToolCall, _text: str) -> None:
+    """Nobody keeps it."""
 
 
 @dataclass(slots=True)
@@ -30,6 +36,8 @@ class Answered:
 
     steps: list[Part] = field(default_factory=list)
     usage: Usage | None = None
+    counted: list[frozenset[str]] = field(default_factory=list)
+    """Which figures each call reported."""
     external_session: str | None = None
     model_served: str | None = None
     notices: list[str] = field(default_factory=list)
@@ -56,6 +64,10 @@ class Desk:
     """Called with each finished step, in order, before the next one begins."""
     new_id: Callable[[], str]
     wire: Wire = NO_WIRE
+    bench: Bench = field(default_factory=Bench)
+    """What tools work with."""
+    whole: Whole = _nowhere
+    """Called with all that a tool gave, before the step that has only head and tail of it."""
 
     def notice(self, answered: Answered, text: str) -> None:
         """Tell it at once, and keep it for the turn document."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -74,52 +74,44 @@ class Heard:
 
 def session_tools(heard: Heard, *, hands_over: bool) -> tuple[Tool, ...]:
     """The tools that stand for the tags, for agents that take tools; `hands_over`: whether there is somebody to hand over to."""
-    need = _tool(
-        "current_need",
-        "Record what the user is trying to achieve now, in one sentence, when it changed or became clear.",
-        ("text", "The user's current goal."),
-        lambda text: heard.need(text, "tool"),
-    )
-    memory = _memory_tool(heard)
+    need = Tool(_NEED, lambda arguments, _: heard.need(_bounded(text_argument(arguments, "text"), MAX_BODY), "tool"))
+    memory = Tool(_MEMORY, lambda arguments, _: _remember(heard, arguments))
     if not hands_over:
         return (need, memory)
-    escalate = _tool(
-        "escalate",
-        "Hand this turn to the stronger agent when the task is beyond you. It sees the conversation; say why, what you tried and what is open.",
-        ("reason", "What the stronger agent needs to know."),
-        heard.hand_over,
-    )
-    return (need, memory, escalate)
+    return (need, memory, Tool(_ESCALATE, lambda arguments, _: heard.hand_over(_bounded(text_argument(arguments, "reason"), MAX_BODY))))
 
 
-def _memory_tool(heard: Heard) -> Tool:
-    parameters = {
-        "type": "object",
-        "properties": {
-            "content": {"type": "string", "description": "The fact, as one plain sentence."},
-            "subject": {
-                "type": "string",
-                "description": "What it is about, in a word or two; a new value for the same subject takes the place of the old one.",
-            },
-        },
-        "required": ["content"],
-    }
-    description = "Remember one short fact that will still matter in later conversations, such as a lasting preference. Not for the task at hand."
-
-    def remember(arguments: Mapping[str, Any]) -> str:
-        content = _bounded(text_argument(arguments, "content"), MAX_CONTENT)
-        if arguments.get("subject") is not None:
-            heard.subjects[content] = _bounded(text_argument(arguments, "subject"), MAX_SUBJECT)
-        return heard.fact(content, "tool")
-
-    return Tool(ToolSchema(name="record_memory", description=description, parameters=parameters), lambda arguments, _: remember(arguments))
+def _remember(heard: Heard, arguments: Mapping[str, Any]) -> str:
+    content = _bounded(text_argument(arguments, "content"), MAX_CONTENT)
+    if arguments.get("subject") is not None:
+        heard.subjects[content] = _bounded(text_argument(arguments, "subject"), MAX_SUBJECT)
+    return heard.fact(content, "tool")
 
 
-def _tool(name: str, description: str, argument: tuple[str, str], act: Callable[[str], str]) -> Tool:
-    key, meaning = argument
-    parameters = {"type": "object", "properties": {key: {"type": "string", "description": meaning}}, "required": [key]}
-    schema = ToolSchema(name=name, description=description, parameters=parameters)
-    return Tool(schema, lambda arguments, _: act(_bounded(text_argument(arguments, key), MAX_BODY)))
+def _schema(name: str, description: str, required: str, **meanings: str) -> ToolSchema:
+    properties = {key: {"type": "string", "description": meaning} for key, meaning in meanings.items()}
+    return ToolSchema(name, description, {"type": "object", "properties": properties, "required": [required]})
+
+
+_NEED = _schema(
+    "current_need",
+    "Record what the user is trying to achieve now, in one sentence, when it changed or became clear.",
+    required="text",
+    text="The user's current goal.",
+)
+_MEMORY = _schema(
+    "record_memory",
+    "Remember one short fact that will still matter in later conversations, such as a lasting preference. Not for the task at hand.",
+    required="content",
+    content="The fact, as one plain sentence.",
+    subject="What it is about, in a word or two; a new value for the same subject takes the place of the old one.",
+)
+_ESCALATE = _schema(
+    "escalate",
+    "Hand this turn to the stronger agent when the task is beyond you. It sees the conversation; say why, what you tried and what is open.",
+    required="reason",
+    reason="What the stronger agent needs to know.",
+)
 
 
 def _bounded(text: str, most: int) -> str:

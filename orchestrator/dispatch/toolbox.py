@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from orchestrator.aside import Aside, aloud
 from orchestrator.deadline import Deadline
 from orchestrator.dispatch.desk import Answered, Desk, Shown
 from orchestrator.dispatch.repeats import ENDED_AT, Repeats
@@ -93,7 +92,18 @@ class ToolBox:
         Each has a thread: one that hangs cannot hold up the turn.
         """
         ended: queue.SimpleQueue[tuple[int, _Outcome | None] | None] = queue.SimpleQueue()
-        context = ToolContext(self._request.workspace, self._request.session, self._request.agent, aloud(self._desk.ask), stop)
+        request, bench, ask = self._request, self._desk.bench, self._desk.ask
+        context = ToolContext(
+            request.workspace,
+            request.session,
+            request.agent,
+            ask,
+            stop,
+            permit=bench.permit(ask),
+            environ=bench.environ,
+            off_limits=bench.off_limits,
+            result_chars=self._most,
+        )
 
         def work(position: int, call: ToolCall) -> None:
             ended.put((position, self._outcome(call, context)))
@@ -125,8 +135,7 @@ class ToolBox:
         if tool is None:
             return _Outcome(f"there is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}", is_error=True)
         try:
-            with Aside():
-                text = tool.run(copy.deepcopy(call.arguments), context)
+            text = tool.run(copy.deepcopy(call.arguments), replace(context, call=call.id))
         except ToolFailed as error:
             return None if context.cancel.is_set() else _Outcome(str(error), is_error=True)
         except BaseException as error:  # a tool may be code of strangers, which may raise anything; what the user presses reaches no thread but the first
@@ -139,6 +148,8 @@ class ToolBox:
         text = well_formed(outcome.text)
         remark = self._repeats.remark(call, text, outcome.is_error)
         room = None if self._most is None else max(1, self._most - len(remark))
+        if room is not None and len(text) > room:
+            self._desk.whole(call, text)
         result = ToolResult(call.id, shortened(text, room) + remark, is_error=outcome.is_error)
         self._answered.steps.append(result)
         self._desk.record(result)

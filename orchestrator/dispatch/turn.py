@@ -66,7 +66,7 @@ def run_turn(
     while True:
         attempts = _attempts(request, limits)
         call = _Call(role, nonce, heard, desk, answered, deadline)
-        sending = _Sending(call, provider, request, calls, desk.new_id, limits.retry_attempts)
+        sending = _Sending(call, provider, request, calls, desk.new_id, limits)
         with_retries(
             sending.send,
             may_retry=call.nothing_emitted,
@@ -99,9 +99,9 @@ def run_turn(
 class _Sending:
     """One call, sent again with another request where the refused one can be mended, and in another conversation where it began one."""
 
-    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests, new_id: Callable[[], str], most: int) -> None:
+    def __init__(self, call: _Call, provider: Provider, request: Request, requests: Requests, new_id: Callable[[], str], limits: Limits) -> None:
         self._call, self._provider, self._request, self._requests, self._new_id = call, provider, request, requests, new_id
-        self._left = most
+        self._left, self._longest_wait = limits.retry_attempts, limits.retry_max_wait
         self._mending: str | None = None
         self._sent = False
 
@@ -129,7 +129,7 @@ class _Sending:
             if self._sent:
                 conversation = replace(conversation, id=self._new_id())
             self._call.conversation_begins(conversation.id)
-        self._request = replace(self._request, conversation=conversation, retries_left=max(0, self._left))
+        self._request = replace(self._request, conversation=conversation, retries_left=max(0, self._left), longest_wait=self._longest_wait)
         self._sent = True
 
 
@@ -285,9 +285,19 @@ class _Call:
         """Whatever ended the call: usage counts once a call, and text that never became final is kept apart."""
         self._show_text(self._display.finish()[0])
         self._answered.unfinished, self._shown = "".join(self._shown) or self._unseen(error), []
+        self._tell_if_incomplete(failed=error is not None)
         if self._usage is not None:
             self._answered.usage = _added(self._answered.usage or Usage(), _weighed(self._usage, request))
             self._usage = None
+
+    def _tell_if_incomplete(self, *, failed: bool) -> None:
+        """A sum over the calls of a turn says less than it seems to where one of them did not report what another did."""
+        if failed and not self._emitted and self._usage is None:
+            return  # refused: there was nothing to count
+        answered = self._answered
+        answered.counted.append(_reported(self._usage))
+        if any(counted != answered.counted[0] for counted in answered.counted):
+            self.notice("the usage that is shown is not all of this turn's: not every call reported its tokens and cost")
 
     def _unseen(self, error: EscaleraError | None) -> str:
         """What the provider says was there of an answer that it did not stream."""
@@ -301,18 +311,23 @@ def _events(provider: Provider, request: Request, desk: Desk) -> Generator[Event
 
     Closing this lets the provider go of its socket or child. What a foreign error says is not repeated: it may hold a secret.
     """
+    handed_over = False
     try:
         events = provider.run(replace(request, wire=desk.wire), cancel=desk.cancel, ask=desk.ask)
         try:
             for event in events:
                 if not is_event(event):
                     raise ProtocolError(f"the provider gave something that is no event: {type(event).__name__}", hint=_BROKEN)
+                handed_over = True
                 yield event
+                handed_over = False
         finally:
             _close(events)
-    except (EscaleraError, KeyboardInterrupt, GeneratorExit):
+    except (EscaleraError, KeyboardInterrupt):
         raise
     except BaseException as error:
+        if handed_over and isinstance(error, GeneratorExit):  # whoever takes the events wants no more; a provider may raise this too
+            raise
         raise ProtocolError(f"the provider broke: {foreign(error)}", hint=_BROKEN) from error
 
 
@@ -338,6 +353,11 @@ def _weighed(usage: Usage, request: Request) -> Usage:
     """With the size of what these tokens were reported for; an agent's own conversation has more in it than was sent."""
     counted = usage.input_tokens is not None and request.conversation is None
     return replace(usage, sent_chars=measure_request(request) if counted else None, sent_tokens_estimate=estimate_request_tokens(request) if counted else None)
+
+
+def _reported(usage: Usage | None) -> frozenset[str]:
+    """Which of the figures that every call has were reported."""
+    return frozenset(name for name in ("input_tokens", "output_tokens", "cost_usd") if getattr(usage, name, None) is not None)
 
 
 def _added(before: Usage, now: Usage) -> Usage:

@@ -111,6 +111,12 @@ def _agent(kinds: Iterable[ProviderKind]) -> JsonSchema:
                 "properties": dict.fromkeys(PRICES, price),
                 "additionalProperties": False,
             },
+            "extra_tools": {
+                "description": "Tools that it is offered although not every agent is, by their names or the names of their plugins.",
+                "type": "array",
+                "items": _TEXT,
+                "examples": [["workspace"]],
+            },
         },
         "not": {"required": ["prompt", "prompt_file"]},
         "allOf": [{"if": {"properties": {"provider": {"const": name}}, "required": ["provider"]}, "then": {"$ref": f"#/$defs/{name}"}} for name in names],

@@ -1,4 +1,4 @@
-"""JSON that comes from outside: read strictly, refused with the place of what is wrong."""
+"""JSON as it is printed, and as it comes from outside: read strictly, refused with the place of what is wrong."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ import codecs
 import json
 import math
 import re
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import DocumentError
+from orchestrator.terminal import escape_controls
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import Document, StreamLine
+    from orchestrator.documents.session import SessionDocument
 
 MAX_DEPTH = 200
 """Objects and lists in one another. Deeper ones are no document of ours, and would overflow what handles them later."""
+
+
+def json_text(document: Document | SessionDocument | StreamLine, *, indent: int | None = 2) -> str:
+    """JSON that is the same value on a terminal and in a file: what would drive a terminal stands escaped."""
+    return escape_controls(json.dumps(document, ensure_ascii=False, indent=indent)) + "\n"
 
 
 def read_json(source: str | bytes, name: str) -> object:

@@ -10,12 +10,14 @@ from typing import Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from orchestrator.artifacts import ArtifactKind
 from orchestrator.history.fit import Why
 from orchestrator.history.scope import ScopeName
 from orchestrator.lifetimes import Lifetime
 from orchestrator.messages import CostSource
 from orchestrator.modes import Mode
 from orchestrator.percepts import EdgeKind
+from orchestrator.permissions import Effect
 from orchestrator.providers import CheckStatus
 from orchestrator.questions import QuestionState
 from orchestrator.session import NeedSource, NeedStatus, Outcome, Role, State
@@ -115,6 +117,8 @@ class TurnFields(TypedDict):
     """The primary turn that handed over."""
     open_questions: list[Stated]
     """Questions of the agent that wait for a human though the turn has ended, by id."""
+    artifacts: list[Stated]
+    """What of the turn is kept as an artifact, by id."""
 
 
 class TurnDocument(TurnFields):
@@ -130,6 +134,24 @@ class ErrorDocument(TypedDict):
     error: ErrorObject
 
 
+class ProblemError(ErrorObject):
+    """The same, with the two keys that clients of models look for."""
+
+    code: str | None
+    param: str | None
+
+
+class ProblemDocument(TypedDict):
+    """What the server answers instead of what was asked for: problem details (RFC 9457), and our error document."""
+
+    format: Literal["escalera.error/1"]
+    type: Stated
+    title: Stated
+    status: Annotated[int, Schema(minimum=400, maximum=599)]
+    detail: str
+    error: ProblemError
+
+
 # -- the lines of `ask --stream-json` ------------------------------------------------------------
 
 
@@ -140,13 +162,14 @@ class Line(TypedDict):
 
 
 class TurnStarted(Line):
-    """A turn was opened: who has it, in which mode."""
+    """A turn was opened: who has it, in which mode, and why."""
 
     type: Literal["turn_started"]
     turn: Count
     role: Role
     agent: Stated
     mode: Mode | None
+    reasons: list[ReasonObject]
 
 
 class TextEvent(Line):
@@ -369,6 +392,8 @@ class PlanDocument(TypedDict):
     history: HistoryObject
     percepts: PerceptsObject
     budget: BudgetObject
+    tools: list[str]
+    """The names of those that the agent is offered."""
     notices: list[str]
     delivery: Delivery
 
@@ -778,6 +803,50 @@ class QuestionDocument(QuestionObject):
     format: Literal["escalera.question/1"]
 
 
+class ContinuationObject(Lifetime):
+    """A token, which nothing lengthens: each answer brings a new one."""
+
+    token: Stated
+
+
+class WaitingDocument(TypedDict):
+    """What the server answers while a turn waits for a question: with the token, another request goes on with it."""
+
+    format: Literal["escalera.waiting/1"]
+    session: Stated
+    turn: Count
+    question: QuestionObject
+    continuation: ContinuationObject
+
+
+# -- permissions ---------------------------------------------------------------------------------
+
+
+class PermissionObject(TypedDict):
+    """One rule on what tools may do: of the settings, or allowed when a tool asked."""
+
+    id: str | None
+    """Null for a rule of the settings, which is changed there."""
+    effect: Effect
+    rule: Stated
+    agent: str | None
+    """Null where it counts for every agent."""
+    workspace: str | None
+    """Null where it counts in every workspace."""
+    session: str | None
+    """Null where it counts in every session."""
+    source: Stated
+    """`asked`, or the source of the setting: `file:PATH`, `env:NAME`, `flag`."""
+    created: Moment | None
+
+
+class PermissionsDocument(TypedDict):
+    """`permissions list --json`, what goes before first; `permissions revoke --json` has those that were taken back."""
+
+    format: Literal["escalera.permissions/1"]
+    permissions: list[PermissionObject]
+
+
 # -- background tasks ----------------------------------------------------------------------------
 
 
@@ -807,6 +876,40 @@ class TaskDocument(TaskObject):
     """`ask --background`, `tasks show` and `tasks cancel` with `--json`. `tasks result --json` is the turn document."""
 
     format: Literal["escalera.task/1"]
+
+
+# -- artifacts -----------------------------------------------------------------------------------
+
+
+class ArtifactObject(Lifetime):
+    """A large answer or tool result, or an attached file, that is kept until it expires."""
+
+    id: Stated
+    kind: ArtifactKind
+    name: str | None
+    """The tool whose result it is, or the file's name."""
+    session: Stated
+    turn: Count | None
+    """Null for a file of a background turn."""
+    size: Count
+    """In bytes."""
+    sha256: Annotated[str, Schema(pattern="^[0-9a-f]{64}$")]
+    created: Moment
+
+
+class ArtifactsDocument(TypedDict):
+    """`artifacts list --json`, oldest first."""
+
+    format: Literal["escalera.artifacts/1"]
+    artifacts: list[ArtifactObject]
+
+
+class ArtifactDocument(ArtifactObject):
+    """`artifacts show --json`."""
+
+    format: Literal["escalera.artifact/1"]
+    text: str
+    """What it holds; what is no UTF-8 of it is replaced."""
 
 
 # -- agents, plugins, settings -------------------------------------------------------------------
@@ -990,6 +1093,8 @@ class SettingDocument(SettingObject):
     """`settings get`, `set` and `unset` with `--json`: what counts now."""
 
     format: Literal["escalera.setting/1"]
+    written: NotRequired[str | None]
+    """The server's answer to a change: the file that was changed."""
 
 
 class PathsDocument(TypedDict):
@@ -1081,8 +1186,11 @@ Document = (
     | PerceptDocument
     | QuestionsDocument
     | QuestionDocument
+    | PermissionsDocument
     | TasksDocument
     | TaskDocument
+    | ArtifactsDocument
+    | ArtifactDocument
     | WhyDocument
     | StaleDocument
     | ArchiveDocument
@@ -1104,4 +1212,7 @@ Document = (
     | ProjectFileDocument
     | TrustedDocument
 )
-"""All of them but the session document, whose declaration (`models`) is also what reads it."""
+"""All that commands print but the session document, whose declaration (`models`) is also what reads it."""
+
+ServerDocument = ProblemDocument | WaitingDocument
+"""What only the server answers."""

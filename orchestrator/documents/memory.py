@@ -2,13 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.clock import format_time
-from orchestrator.percepts import Archived, Edge, Percept
+from orchestrator.percepts import Archived, Consolidated, Edge, Engram, Percept, Stale
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import ArchivedObject, EdgeObject, PerceptObject
+    from orchestrator.documents.kinds import (
+        ArchivedObject,
+        ArchiveDocument,
+        ConsolidatedDocument,
+        EdgeObject,
+        PerceptDocument,
+        PerceptObject,
+        PerceptsDocument,
+        StaleDocument,
+    )
+
+
+def percepts_document(percepts: Sequence[Percept], engrams: Sequence[Engram], edges: Sequence[Edge]) -> PerceptsDocument:
+    """A list, with the links that are between those in it."""
+    shown = {percept.id for percept in percepts}
+    return {
+        "format": "escalera.percepts/1",
+        "percepts": [percept_object(percept) for percept in percepts],
+        "engrams": [{"subject": engram.subject, "weight": engram.weight, "percepts": list(engram.percepts)} for engram in engrams],
+        "edges": [edge_object(edge) for edge in edges if {edge.source, edge.target} <= shown],
+    }
+
+
+def percept_document(percept: Percept, *, stored: bool | None) -> PerceptDocument:
+    return {"format": "escalera.percept/1", **percept_object(percept), "stored": stored}
+
+
+def stale_document(found: Sequence[Stale], archive_after_days: float | None) -> StaleDocument:
+    """`archive_after_days` is `None` where nothing goes for its age."""
+    ages = archive_after_days is not None
+    return {
+        "format": "escalera.stale/1",
+        "archive_after_days": archive_after_days,
+        "percepts": [{**percept_object(one.percept), "seconds_left": one.seconds_left if ages else None} for one in found],
+    }
+
+
+def archive_document(found: Sequence[Archived]) -> ArchiveDocument:
+    return {"format": "escalera.archive/1", "archived": [archived_object(one) for one in found]}
+
+
+def consolidated_document(done: Consolidated) -> ConsolidatedDocument:
+    return {
+        "format": "escalera.consolidated/1",
+        "pruned": list(done.pruned),
+        "promoted": list(done.promoted),
+        "merged": list(done.merged),
+        "archived": list(done.archived),
+        "capped": list(done.capped),
+        "problem": done.problem,
+    }
 
 
 def percept_object(percept: Percept) -> PerceptObject:

@@ -58,6 +58,7 @@ def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> PlanDocument:
             "chars_per_token_measured": plan.budget.ratio.measured,
             "tokens_counted_by": plan.budget.counted_by,
         },
+        "tools": [tool.name for tool in plan.request.tools],
         "notices": list(plan.notices),
         "delivery": dict(plan.agent.provider.preview(plan.request)),
     }

@@ -41,6 +41,7 @@ def turn_document(report: Report, *, open_questions: Sequence[str] = ()) -> Turn
         "error": None if report.error is None else error_object(report.error),
         "escalated_from": report.escalated_from,
         "open_questions": list(open_questions),
+        "artifacts": [artifact.id for artifact in report.artifacts],
     }
 
 

@@ -108,7 +108,7 @@ def measure_text(text: str) -> int:
 
 def measure_tools(tools: Sequence[ToolSchema]) -> int:
     """The size of tool schemas."""
-    return sum(len(tool.name) + len(tool.description) + len(compact_json(tool.parameters)) + PART_OVERHEAD for tool in tools)
+    return sum(len(tool.text) + PART_OVERHEAD for tool in tools)
 
 
 def measure_request(request: Request) -> int:
@@ -129,7 +129,7 @@ def estimate_request_tokens(request: Request) -> int:
     texts = [block.text + " " * PART_OVERHEAD for block in request.system if block.text.strip()]
     if request.conversation is not None:
         texts += [request.conversation.system_text, request.conversation.context_block]
-    texts += [tool.name + tool.description + compact_json(tool.parameters) + " " * PART_OVERHEAD for tool in request.tools]
+    texts += [tool.text + " " * PART_OVERHEAD for tool in request.tools]
     return sum(map(estimate_tokens, texts)) + estimate_message_tokens(request.messages)
 
 

@@ -85,7 +85,10 @@ def _alternating(messages: tuple[Message, ...], rules: Rules) -> tuple[Message, 
 
 
 def _is_sound(part: Text) -> bool:
-    return part.extra is None and not _is_blank(part.text) and well_formed(part.text) is part.text
+    text = part.text
+    if part.extra is not None or not text or text.isspace():
+        return False
+    return "\x00" not in text and (text.isascii() or well_formed(text) is text)  # in short what `well_formed` says at length: it is asked of every text
 
 
 def _is_blank(text: str) -> bool:

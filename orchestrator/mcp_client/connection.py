@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -20,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from orchestrator import __version__
 from orchestrator.flat_schema import flat_schema
+from orchestrator.mcp_client.logs import silence
 from orchestrator.providers import Answer, Ask, Question
 from orchestrator.quoting import clipped, plain
 
@@ -131,7 +131,7 @@ class Connection:
 
     async def _run(self) -> None:
         """Until it is closed, or cannot be reached. Raises nothing: `_ready` does."""
-        _silence()
+        silence()
         error: BaseException = ConnectionError("it ended before it answered")
         try:
             with self._scope:
@@ -253,12 +253,3 @@ class Connection:
         finally:
             question.withdrawn.set()
         return types.ElicitResult(action=answer.action, content=dict(answer.content) or None)
-
-
-def _silence() -> None:
-    """The SDK logs what servers say wrong, with what they said: that is for nobody's terminal."""
-    for name in ("mcp", "httpx2", "httpcore2"):
-        logger = logging.getLogger(name)
-        logger.propagate = False
-        if not logger.handlers:
-            logger.addHandler(logging.NullHandler())

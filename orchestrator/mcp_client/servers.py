@@ -12,10 +12,11 @@ from concurrent.futures import TimeoutError as Unfinished
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator.clock import Clock, SystemClock
+from orchestrator.clock import Clock, SystemClock, duration
 from orchestrator.deadline import Deadline
 from orchestrator.errors import Cancelled, SecretMissing, foreign
 from orchestrator.history.budget import measure_tools
+from orchestrator.mcp_client.listings import Described, Kept, Listings
 from orchestrator.mcp_client.schema import Parameters, described, parameters_of, tool_name
 from orchestrator.providers import OWNER_MARK, SESSION_MARK, STORE_MARK, Cancel, ToolSchema
 from orchestrator.quoting import one_line
@@ -70,18 +71,26 @@ class Listed:
 class ToolServers:
     """All of them; none is started before an agent that takes tools has a turn. May be used by several threads."""
 
-    def __init__(self, servers: Iterable[ToolServer], *, environ: Mapping[str, str], workspace: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self, servers: Iterable[ToolServer], *, environ: Mapping[str, str], workspace: str, clock: Clock | None = None, listings: Listings | None = None
+    ) -> None:
+        """`listings` is where what they have is kept from turn to turn; `None` for nowhere."""
+        self._workspace, self._listings = workspace, listings
         self._portal: Portal | None = None
         self._mark = str(uuid.uuid4())
         self._closed = False
         self._lock = threading.Lock()
         self._servers = [_Server(server, self._opened_portal, environ, workspace, self._mark, clock or SystemClock()) for server in servers]
 
-    def offered(self, agent: str, *, room: int | None = None, taken: Iterable[str] = ()) -> Offer:
-        """As far as it is known by now; starts nothing. In at most `room` characters, under none of the `taken` names."""
+    def offered(self, agent: str, *, room: int | None = None, taken: Iterable[str] = (), foresees: bool = False) -> Offer:
+        """As far as it is known by now; starts nothing. In at most `room` characters, under none of the `taken` names.
+
+        With `foresees`, for plans, what the last turn listed stands for what is not known yet.
+        """
         ours = [server for server in self._servers if server.config.serves(agent)]
+        kept = self._kept(ours) if foresees else {}
         names, tools, left_out = set(taken), [], []
-        for tool in (tool for server in ours for tool in server.tools(taken=names)):
+        for tool in (tool for server in ours for tool in server.tools(kept.get(server.config.name), taken=names)):
             size = measure_tools([tool.schema])
             if room is not None and size > room:
                 left_out.append(tool.schema.name)
@@ -89,17 +98,29 @@ class ToolServers:
             room = None if room is None else room - size
             names.add(tool.schema.name)
             tools.append(tool)
-        unknown = [server.config.name for server in ours if server.listed is None and server.problem is None]
+        unknown = [server.config.name for server in ours if server.is_unknown and server.config.name not in kept]
         note = f"the tools of {', '.join(unknown)} (MCP) are listed when the turn begins, and are not counted here"
         problems = [server.problem for server in ours if server.problem is not None]
-        return Offer(tuple(tools), (*problems, *([note] if unknown else []), *([_too_many(left_out, agent)] if left_out else [])))
+        notes = [*map(_as_kept, kept, kept.values()), *([note] if unknown else []), *([_too_many(left_out, agent)] if left_out else [])]
+        return Offer(tuple(tools), (*problems, *notes))
+
+    def _kept(self, servers: Iterable[_Server]) -> dict[str, Kept]:
+        """What those of them that are not known yet had in the last turn with them."""
+        if self._listings is None:
+            return {}
+        found = ((server.config.name, self._listings.read(server.config, self._workspace)) for server in servers if server.is_unknown)
+        return {name: kept for name, kept in found if kept is not None}
 
     def prepare(self, agent: str, session: str, *, cancel: Cancel, tell: Callable[[str], None]) -> bool:
         """Before a turn: start and list what is not known yet. Whether anything came of it, good or bad. Raises `Cancelled`."""
         ours = [server for server in self._servers if server.config.serves(agent)]
         for server in ours:
             server.restarts_left = MOST_RESTARTS
-        return bool(self._list([server for server in ours if server.wants_listing()], session, cancel, tell))
+        asked = self._list([server for server in ours if server.wants_listing()], session, cancel, tell)
+        for server in asked:
+            if server.listed is not None and self._listings is not None:
+                self._listings.keep(server.config, self._workspace, server.listed, server.secrets)
+        return bool(asked)
 
     def listed(self, names: Iterable[str] | None = None, *, cancel: Cancel | None = None) -> list[Listed]:
         """What each of them has, started and asked now: for who wants to know whether they work."""
@@ -156,8 +177,8 @@ class _Server:
 
     def __init__(self, config: ToolServer, portal: Callable[[], Portal], environ: Mapping[str, str], workspace: str, mark: str, clock: Clock) -> None:
         self.config = config
-        self.listed: tuple[tuple[ServerTool, Parameters], ...] | None = None
-        """What it said it has when it was last asked, with the parameters as they can be sent."""
+        self.listed: tuple[Described, ...] | None = None
+        """What it said it has when it was last asked."""
         self.problem: str | None = None
         """Why it has nothing to offer."""
         self.restarts_left = MOST_RESTARTS
@@ -168,17 +189,23 @@ class _Server:
         self._lock = threading.Lock()
         self._failed_at: float | None = None
         self._timed_out = False
-        self._secrets: tuple[str, ...] = ()
+        self.secrets: tuple[str, ...] = ()
+        """What must not be repeated of what it says."""
 
     # -- its tools ---------------------------------------------------------------------------------
 
-    def tools(self, *, taken: Collection[str]) -> list[Tool]:
-        """As agents are offered them: those that the configuration names, or all."""
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it was not asked yet."""
+        return self.listed is None and self.problem is None
+
+    def tools(self, kept: Kept | None = None, *, taken: Collection[str]) -> list[Tool]:
+        """As agents are offered them: those that the configuration names, or all; of what was `kept` where it was not asked yet."""
         made: dict[str, Tool] = {}
-        for tool, parameters in self.listed or ():
+        for tool in self.listed or (() if kept is None else kept.tools):
             if self.config.tools is None or tool.name in self.config.tools:
                 name = tool_name(self.config.name, tool.name, {*taken, *made})
-                made[name] = self._tool(name, tool, parameters)
+                made[name] = self._tool(name, tool)
         return list(made.values())
 
     def wants_listing(self) -> bool:
@@ -204,7 +231,7 @@ class _Server:
             if connection is not None:
                 self._let_go(connection)
         else:
-            self.listed = tuple((tool, parameters_of(tool.input_schema)) for tool in found)
+            self.listed = tuple(map(_described, found))
             self.problem, self._failed_at = self._missing(found), None
             self._listed_by = connection
 
@@ -217,10 +244,9 @@ class _Server:
         gone = [name for name in self.config.tools or () if name not in {tool.name for tool in found}]
         return f"{TABLE}.{self.config.name}.tools: it has no tool {', '.join(map(repr, gone))}" if gone else None
 
-    def _tool(self, name: str, tool: ServerTool, parameters: Parameters) -> Tool:
-        schema = ToolSchema(name, described(self.config.name, tool.description or tool.title or ""), parameters.schema)
-        harmless = tool.annotations is not None and tool.annotations.read_only_hint is True
-        return Tool(schema, lambda arguments, context: self._call(tool.name, parameters, arguments, context), parallel=harmless)
+    def _tool(self, name: str, tool: Described) -> Tool:
+        schema = ToolSchema(name, described(self.config.name, tool.description), tool.parameters.schema)
+        return Tool(schema, lambda arguments, context: self._call(tool.name, tool.parameters, arguments, context), parallel=tool.harmless)
 
     # -- a call ------------------------------------------------------------------------------------
 
@@ -333,7 +359,7 @@ class _Server:
         env = resolve(config.env, environ=self._environ, path=f"{where}.env")
         headers = resolve(config.headers, environ=self._environ, path=f"{where}.headers")
         secret = [env[name] for name, value in config.env.items() if isinstance(value, Secret | SecretRef)]
-        self._secrets = tuple(text for text in (*secret, *headers.values()) if len(text) >= _SHORTEST_SECRET)
+        self.secrets = tuple(text for text in (*secret, *headers.values()) if len(text) >= _SHORTEST_SECRET)
         marks = {SERVER_MARK: self._mark, **({SESSION_MARK: session} if session else {})}
         marks |= {name: self._environ[name] for name in (STORE_MARK, OWNER_MARK) if name in self._environ}
         return Way(config.name, config.command, config.args, {**marks, **env}, config.url, headers, self._workspace)
@@ -370,9 +396,19 @@ class _Server:
         return f"; its last words were: {self._clear(last[0])}" if last else ""
 
     def _clear(self, text: str) -> str:
-        for secret in sorted(self._secrets, key=len, reverse=True):
+        for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, MASK)
         return one_line(text, _MAX_SAID)
+
+
+def _described(tool: ServerTool) -> Described:
+    harmless = tool.annotations is not None and tool.annotations.read_only_hint is True
+    return Described(tool.name, tool.description or tool.title or "", parameters_of(tool.input_schema), harmless)
+
+
+def _as_kept(name: str, kept: Kept) -> str:
+    when = f"{duration(kept.age)} ago" if kept.age >= 60 else "just now"
+    return f"the tools of {name} (MCP) are those that the last turn with it listed, {when}; the server is asked anew when the turn begins"
 
 
 def _too_many(names: Sequence[str], agent: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -15,7 +16,7 @@ from orchestrator.history.budget import limit_chars
 from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
 from orchestrator.hooks import NO_HOOKS, Given, Hooks
 from orchestrator.hookspecs import Sensing
-from orchestrator.mcp_client.servers import Offer, ToolServers
+from orchestrator.mcp_client.servers import Offer
 from orchestrator.memory.inject import Chosen, chosen_of, inquiry_of
 from orchestrator.messages import well_formed
 from orchestrator.modes import Decision, Facts, Flags, Mode, decide, facts_of, lost_reason, own_sessions, resumable_session
@@ -25,6 +26,7 @@ from orchestrator.quoting import clipped
 from orchestrator.repetition import asked_before
 from orchestrator.routing import Choice, Route, RouteFacts, Rules, Sensed, route
 from orchestrator.session import Brief, EarlierTurns, ExternalSession, Need, Role, Session, TurnLog, set_need
+from orchestrator.settings.problems import did_you_mean, nearest
 from orchestrator.standing import Standing, standing
 from orchestrator.tools import Tool
 
@@ -45,6 +47,8 @@ class Wish:
     fresh: bool = False
     continues: int | None = None
     """The primary turn that handed over, whose prompt this is."""
+    files: tuple[tuple[str, bytes], ...] = ()
+    """The files that go with the prompt, whose texts stand in it: name and content."""
 
     @property
     def said(self) -> str:
@@ -69,6 +73,12 @@ class Additions:
     sensing: Sensing = field(default_factory=Sensing)
     project_instructions: str = ""
     """The workspace's AGENTS.md, where it is trusted, for agents that do not read it themselves."""
+    unaccepted: tuple[str, ...] = ()
+    """Files by which an agent's program would go on its own account, and which are not trusted."""
+    client_prompt: str = ""
+    """What the program that brings the prompt says to the agent beside it, as a client says it in its system message."""
+    client_tools: tuple[Tool, ...] = ()
+    """Tools of that program, which it runs itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +86,13 @@ class Supplies:
     """What plugins and the project bring to one turn."""
 
     tools: tuple[Tool, ...] = ()
-    """Those of plugins and MCP servers, which the agent is offered beside the session's own."""
+    """Those of the client, of plugins and MCP servers, which the agent is offered beside the session's own."""
     contributed: tuple[tuple[PluginReport, str], ...] = ()
     """What plugins tell it."""
     project_instructions: str = ""
+    client_prompt: str = ""
+    unaccepted: tuple[str, ...] = ()
+    """What an agent that obeys the workspace runs without."""
     problems: tuple[str, ...] = ()
     """What plugins broke, and what is wrong with MCP servers."""
 
@@ -185,7 +198,7 @@ def case_of(
         ratio=_ratio(log, way, agent),
         counterpart=crew.primary if way.role is Role.ESCALATION else crew.escalation,
     )
-    supplies = _supplies(case, additions, sensed.problems, crew.tool_servers)
+    supplies = _supplies(case, additions, sensed.problems, crew)
     return replace(case, chosen=_chosen(case, memory, explain=explain), supplies=supplies)
 
 
@@ -209,19 +222,43 @@ def _chosen(case: Case, memory: Memory, *, explain: bool) -> Chosen:
     return chosen_of(recalled, agent=agent.name, role=role, workspace=case.workspace, limits=agent.limits, stated=stated)
 
 
-def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], servers: ToolServers) -> Supplies:
+def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], crew: Crew) -> Supplies:
     agent, role, workspace = case.agent, case.way.role, case.workspace
+    client = additions.client_tools if case.takes_tools else ()
+    taken = {tool.schema.name for tool in client}
     tools = additions.hooks.tools(agent=agent.name, role=role, workspace=workspace) if case.takes_tools else Given()
-    offer = servers.offered(agent.name, room=_tool_room(agent), taken=[tool.schema.name for _, tool in tools.values]) if case.takes_tools else Offer()
+    ours = [tool for plugin, tool in tools.values if tool.schema.name not in taken and (not tool.on_request or agent.asks_for(tool.schema.name, plugin.name))]
+    taken |= {tool.schema.name for tool in ours}
+    offer = crew.offered(agent.name, room=_tool_room(agent), taken=taken) if case.takes_tools else Offer()
+    unaccepted = additions.unaccepted if agent.provider.capabilities.obeys_workspace else ()
+    unused = () if case.takes_tools or not additions.client_tools else (f"{agent.name!r} is offered none of the client's tools: it takes none",)
     contributed = additions.hooks.context(
         session=case.stand.session, turns=case.log, agent=agent.name, role=role, mode=case.mode, prompt=case.wish.prompt, workspace=workspace
     )
     return Supplies(
-        tools=(*(tool for _, tool in tools.values), *offer.tools),
+        tools=(*client, *ours, *offer.tools),
         contributed=contributed.values,
         project_instructions="" if case.keeps_conversation else additions.project_instructions,
-        problems=(*problems, *tools.notices, *offer.problems, *contributed.notices),
+        client_prompt=additions.client_prompt,
+        unaccepted=unaccepted,
+        problems=(*problems, *_without(agent, unaccepted), *unused, *tools.notices, *_not_there(agent, tools), *offer.problems, *contributed.notices),
     )
+
+
+def _without(agent: Agent, unaccepted: Sequence[str]) -> Iterator[str]:
+    if unaccepted:
+        yield f"{agent.name!r} runs without what is not trusted: {', '.join(unaccepted)}. To see it and accept it as it is: escalera trust"
+
+
+def _not_there(agent: Agent, tools: Given[Tool]) -> Iterator[str]:
+    """What its settings ask for and nobody has."""
+    if agent.extra_tools and not agent.takes_tools:
+        yield f"agents.{agent.name}.extra_tools has no effect: {agent.name!r} takes no tools of Escalera's"
+        return
+    known = {name for plugin, tool in tools.values for name in (plugin.name, tool.schema.name)}
+    for name in agent.extra_tools:
+        if name not in known:
+            yield f"agents.{agent.name}.extra_tools: no plugin has {name!r}{did_you_mean(nearest(name, known))}; `escalera plugins list` says what is installed"
 
 
 def _tool_room(agent: Agent) -> int | None:

@@ -264,6 +264,7 @@ class _Fitter:
             conversation=texts.conversation,
             workspace=case.workspace,
             session=case.stand.session.id,
+            unaccepted=case.supplies.unaccepted,
             timeouts=Timeouts(limits.first_byte_timeout, limits.idle_timeout, limits.turn_timeout),
         )
 

@@ -81,6 +81,7 @@ class Writer:
             agent_prompt=case.agent.prompt,
             project_instructions=case.supplies.project_instructions,
             project_chars=_project_chars(case),
+            client_prompt=case.supplies.client_prompt,
         )
         self._contributed = {
             f"{plugin.distribution}:{plugin.name}": Contribution(plugin.name, text)

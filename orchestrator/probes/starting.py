@@ -23,6 +23,8 @@ class Found:
     embedded: bool = False
     kinds: Collection[str] = field(default_factory=frozenset)
     """The provider kinds that are installed."""
+    claude_bin: str | None = None
+    """The program of Claude Code, where one is configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ def _primary(found: Found) -> _Agent | None:
 
 def _escalation(found: Found) -> _Agent | None:
     if found.claude and "claude-cli" in found.kinds:
-        return _Agent("claude", {"provider": "claude-cli"}, "Claude Code")
+        program = {"bin": found.claude_bin} if found.claude_bin is not None else {}
+        return _Agent("claude", {"provider": "claude-cli", **program}, "Claude Code")
     aws = found.aws
     if aws is not None and aws.credentials and aws.region and aws.region.isprintable() and aws.profile.isprintable() and "bedrock" in found.kinds:
         profile = {"profile": aws.profile} if aws.profile != "default" and "profile" in aws.credentials else {}

@@ -37,6 +37,8 @@ class AgentConfig:
     """Its own limits as they were written, by name; absent ones are inherited."""
     prices: Mapping[str, float] = field(default_factory=dict)
     """Dollars for a million tokens, by `input`, `output`, `cache_read`, `cache_write`."""
+    extra_tools: tuple[str, ...] = ()
+    """Tools that only those agents are offered whose settings name them; a plugin's name stands for all of its own."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Which source gave a key."""
     folders: Mapping[str, Path] = field(default_factory=dict, repr=False)
@@ -118,6 +120,7 @@ def _merge(name: str, layers: Sequence[Layer], home: Path | None) -> AgentConfig
         prompt_file=keys.get("prompt_file"),
         limits=limits,
         prices=keys.get("prices", {}),
+        extra_tools=keys.get("extra_tools", ()),
         sources=sources,
         folders=folders,
     )

@@ -46,9 +46,14 @@ def read_config(path: Path, *, found: bool = False) -> ConfigFile:
 
     One that was `found`, not named by the user, must be a regular file: a link of a clone to a terminal or a pipe would hold us up.
     """
-    if found and is_stream(path):
+    return config_file(path, read_found(path) if found else read_bytes(path))
+
+
+def read_found(path: Path) -> bytes:
+    """The content of a file that came with a clone; `ConfigError` when it cannot be had, or may be different each time."""
+    if is_stream(path):
         raise ConfigError(f"{shown_path(path)} is no regular file")
-    return config_file(path, read_bytes(path))
+    return read_bytes(path)
 
 
 def is_stream(path: Path) -> bool:

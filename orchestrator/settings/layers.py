@@ -16,7 +16,7 @@ from orchestrator.settings.secrets import is_secret_name, with_secrets
 from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE, checked_server
 from orchestrator.settings.values import parse_value, quoted, shown
 
-AGENT_KEYS = ("provider", "prompt", "prompt_file", "limits", "prices")
+AGENT_KEYS = ("provider", "prompt", "prompt_file", "limits", "prices", "extra_tools")
 """What the core itself reads of an agent's table; everything else is an option of its provider."""
 
 AGENT_OPTIONS = (
@@ -322,4 +322,10 @@ def _prices(value: object) -> dict[str, float]:
     return {name: float(price) for name, price in value.items()}
 
 
-_AGENT_CHECKS = {"provider": _kind, "prompt": _word, "prompt_file": _word, "prices": _prices}
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(name, str) and name.strip() for name in value):
+        return tuple(value)
+    raise ValueError(f"{quoted(value)} is not usable; expected a list of names of tools, or of plugins that have some")
+
+
+_AGENT_CHECKS = {"provider": _kind, "prompt": _word, "prompt_file": _word, "prices": _prices, "extra_tools": _names}

@@ -34,6 +34,11 @@ class Paths:
         return self.state / "trust.json"
 
     @property
+    def grants_file(self) -> Path:
+        """What the user has allowed tools to do without asking again."""
+        return self.state / "permissions.json"
+
+    @property
     def log_file(self) -> Path:
         """What the program did, for when something is wrong."""
         return self.state / "log" / "escalera.log"
@@ -42,6 +47,11 @@ class Paths:
     def wires(self) -> Path:
         """What went over the wire in the last turns."""
         return self.state / "wire"
+
+    @property
+    def listings(self) -> Path:
+        """What tool servers said they have when the last turn asked them."""
+        return self.cache / "mcp_tools"
 
 
 def paths_of(environ: Mapping[str, str], *, platform: str) -> Paths:

@@ -1,20 +1,24 @@
-"""What a workspace brings beside its escalera.toml: AGENTS.md, templates and prompts, which count once the user has accepted them (page 5)."""
+"""What a workspace brings beside its escalera.toml: AGENTS.md, templates, prompts, and what agents' programs go by, once the user accepts it (page 5)."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
-from orchestrator.settings.files import find_project_file, read_bytes, read_config, shown_path
+from orchestrator.settings.files import find_project_file, read_bytes, read_config, read_found, shown_path
 from orchestrator.settings.trust import TrustStore
 
 INSTRUCTIONS = "AGENTS.md"
 TEMPLATES = Path(".escalera", "templates")
 
-_MOST_NAMED = 12
+OBEYED_SETTINGS = (Path(".claude", "settings.json"), Path(".claude", "settings.local.json"))
+"""Of Claude Code: hooks, variables, permissions. Version 2.1 takes those of its working directory; here all up to the top of the repository count."""
+OBEYED_SERVERS = Path(".mcp.json")
+"""Of Claude Code, from its working directory upward: servers that it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +45,45 @@ class Project:
     templates: tuple[ProjectPart, ...] = ()
     prompts: tuple[ProjectPart, ...] = ()
     """The files that its escalera.toml names as `prompt_file` of agents."""
+    obeyed: tuple[ProjectPart, ...] = ()
+    """By which programs of agents go on their own account, also those above the project."""
+    unreadable: tuple[Path, ...] = ()
+    """Such files that cannot be accepted: pipes, devices, what is too large or not to be read."""
 
     @property
     def parts(self) -> tuple[ProjectPart, ...]:
+        return (*self._ours, *self.obeyed)
+
+    @property
+    def unaccepted(self) -> tuple[str, ...]:
+        """What an agent's program must not go by, by its name."""
+        paths = [*(part.path for part in self.obeyed if not part.accepted), *self.unreadable]
+        return tuple(shown_path(Path(self._name(path))) for path in paths)
+
+    @property
+    def _ours(self) -> tuple[ProjectPart, ...]:
         return (*([] if self.instructions is None else [self.instructions]), *self.templates, *self.prompts)
 
     def name(self, part: ProjectPart) -> str:
         """The part's name within the project."""
-        return Path(os.path.relpath(part.path, self.root)).as_posix()
+        return self._name(part.path)
 
     @property
     def notice(self) -> str | None:
-        """What to say about parts that are not accepted."""
-        waiting = [shown_path(Path(self.name(part))) for part in self.parts if not part.accepted]
+        """What to say about parts that are not accepted; about those that agents' programs obey, `unaccepted` says it where one is asked."""
+        waiting = [shown_path(Path(self.name(part))) for part in self._ours if not part.accepted]
         if not waiting:
             return None
-        more = f" and {len(waiting) - _MOST_NAMED} more" if len(waiting) > _MOST_NAMED else ""
-        named = ", ".join(waiting[:_MOST_NAMED])
-        return f"in {shown_path(self.root)} these are not trusted and therefore ignored: {named}{more}. To accept them as they are: escalera trust"
+        return f"in {shown_path(self.root)} these are not trusted and therefore ignored: {', '.join(waiting)}. To accept them as they are: escalera trust"
+
+    def purpose(self, part: ProjectPart) -> str:
+        """What it is there for, to follow its size."""
+        if part in self.obeyed:
+            return "by which Claude Code starts programs and sets variables"
+        return "in the place of a text of ours" if part in self.templates else "that agents are told"
+
+    def _name(self, path: Path) -> str:
+        return Path(os.path.relpath(path, self.root)).as_posix()
 
 
 def project_of(workspace: Path, *, home: Path | None, trusted: TrustStore) -> Project:
@@ -71,7 +96,8 @@ def project_of(workspace: Path, *, home: Path | None, trusted: TrustStore) -> Pr
     folders = [folder for folder in (workspace, *workspace.parents) if folder == root or root in folder.parents]
     found = (part for folder in folders for part in _parts(root, [folder / INSTRUCTIONS], trusted))
     prompts = [] if file is None else _prompts(file)
-    return Project(root, next(found, None), tuple(_parts(root, _templates(root), trusted)), tuple(_parts(root, prompts, trusted)))
+    obeyed, unreadable = _obeyed(workspace, home, trusted)
+    return Project(root, next(found, None), tuple(_parts(root, _templates(root), trusted)), tuple(_parts(root, prompts, trusted)), obeyed, unreadable)
 
 
 def leads_into(folder: Path, path: Path) -> bool:
@@ -90,11 +116,29 @@ def _templates(root: Path) -> list[Path]:
 def _prompts(file: Path) -> list[Path]:
     """Of the agents of a project file; one that cannot be read has none, and says so elsewhere."""
     try:
-        tables = read_config(file).data.get("agents")
+        tables = read_config(file, found=True).data.get("agents")
     except ConfigError:
         return []
     named = [table.get("prompt_file") for table in tables.values() if isinstance(table, Mapping)] if isinstance(tables, Mapping) else []
     return list(dict.fromkeys(Path(os.path.abspath(file.parent / name)) for name in named if isinstance(name, str)))
+
+
+def _obeyed(workspace: Path, home: Path | None, trusted: TrustStore) -> tuple[tuple[ProjectPart, ...], tuple[Path, ...]]:
+    """Files that are there and can be accepted, wherever they lead, and those that cannot. What lies in the home folder itself is the user's own."""
+    folders = list(takewhile(lambda folder: folder != home, (workspace, *workspace.parents)))
+    top = next((number for number, folder in enumerate(folders) if os.path.lexists(folder / ".git")), 0)
+    paths = [*(folder / name for folder in folders[: top + 1] for name in OBEYED_SETTINGS), *(folder / OBEYED_SERVERS for folder in folders)]
+    parts, unreadable = [], []
+    for path in paths:
+        if os.path.isdir(path) or not os.path.exists(path):
+            continue
+        try:
+            content = read_found(path)
+        except ConfigError:
+            unreadable.append(path)
+        else:
+            parts.append(ProjectPart(path, content, trusted.is_trusted(path, content)))
+    return tuple(parts), tuple(unreadable)
 
 
 def _parts(root: Path, paths: list[Path], trusted: TrustStore) -> Iterator[ProjectPart]:

@@ -17,8 +17,8 @@ from orchestrator.settings.paths import Paths, home_of
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
 from orchestrator.settings.secrets import showable
 from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE, ToolServer, merge_servers, server_problems
-from orchestrator.settings.trust import TrustStore, harmless_part
-from orchestrator.settings.values import python_value
+from orchestrator.settings.trust import TrustStore, harmless_part, weight
+from orchestrator.settings.values import python_value, shown_key
 
 ZERO_CONFIG_NOTICE = """\
 Nothing is configured, so `local` and `stand-in` are both a very small model that runs in this process: fine for a first look, no judge of anything.
@@ -33,7 +33,6 @@ For one command, in one line: escalera --set agents.local.provider=openai --set 
   --set agents.local.model=NAME --set agents.stand-in.provider=embedded ask …"""
 
 _ROLES = {"primary": BUILT_IN[0], "escalation": BUILT_IN[1]}
-_MOST_NAMED = 12
 _IGNORED = ("agents.", TABLE)
 """Paths of tables that count for nothing in a file that is not accepted."""
 
@@ -320,9 +319,9 @@ def _is_ignored(problem: Problem) -> bool:
 
 
 def _ignored_notice(path: Path, ignored: Sequence[str]) -> str:
-    named = ", ".join(key if key.isprintable() else repr(key) for key in ignored[:_MOST_NAMED])
-    more = f" and {len(ignored) - _MOST_NAMED} more" if len(ignored) > _MOST_NAMED else ""
-    return f"{shown_path(path)} is not trusted, so these are ignored: {named}{more}. To see what they would do and accept the file as it is: escalera trust"
+    """All of them, however many a file has to hide something among: what runs or sends something first."""
+    named = ", ".join(shown_key(key) for key in sorted(ignored, key=weight))
+    return f"{shown_path(path)} is not trusted, so these are ignored: {named}. To see what they would do and accept the file as it is: escalera trust"
 
 
 def _across(settings: Settings) -> list[Problem]:
@@ -330,13 +329,14 @@ def _across(settings: Settings) -> list[Problem]:
     problems = unusable_agents(settings.layers, settings.agents)
     problems += mixed_secrets(settings.agents.values(), project=f"file:{settings.project_file}")
     problems += server_problems(settings.servers.values(), agents=settings.agents)
-    problems += [problem for family in ("questions", "tasks") for problem in _short_ceiling(settings, family)]
+    for family in (("questions.ttl", "questions.max_age"), ("tasks.ttl", "tasks.max_age"), ("artifacts.idle_ttl", "artifacts.ttl")):
+        problems += _short_ceiling(settings, *family)
     return problems + _role_problems(settings)
 
 
-def _short_ceiling(settings: Settings, family: str) -> list[Problem]:
-    ttl, max_age = settings.explain(f"{family}.ttl"), settings.explain(f"{family}.max_age")
-    if settings.value(ttl.path) <= settings.value(max_age.path):
+def _short_ceiling(settings: Settings, span: str, ceiling: str) -> list[Problem]:
+    ttl, max_age = settings.explain(span), settings.explain(ceiling)
+    if ttl.value is None or settings.value(ttl.path) <= settings.value(max_age.path):
         return []
     source = ttl if ttl.source != "default" else max_age
     return [Problem(source.source, source.path, f"{ttl.path} {ttl.value} ({ttl.source}) is longer than {max_age.path} {max_age.value} ({max_age.source})")]
@@ -390,7 +390,7 @@ def _set_keys(agent: AgentConfig) -> list[str]:
 def _agent_values(agent: AgentConfig) -> dict[str, Any]:
     """An agent's keys as they may be shown."""
     own = {"provider": agent.provider, "prompt": agent.prompt, "prompt_file": str(agent.prompt_file) if agent.prompt_file else None}
-    return {**own, "prices": dict(agent.prices) or None, **_masked_table(agent.options)}
+    return {**own, "prices": dict(agent.prices) or None, "extra_tools": list(agent.extra_tools) or None, **_masked_table(agent.options)}
 
 
 def _masked_table(table: Mapping[str, Any]) -> dict[str, Any]:

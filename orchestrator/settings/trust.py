@@ -13,12 +13,19 @@ from typing import Any, Literal
 from orchestrator.errors import ConfigError
 from orchestrator.settings.declarations import BY_PATH
 from orchestrator.settings.files import ConfigFile, read_bytes
-from orchestrator.settings.layers import Layer
+from orchestrator.settings.layers import AGENT_KEYS, AGENT_OPTIONS, Layer
 from orchestrator.settings.secrets import showable
-from orchestrator.settings.tool_servers import TABLE
+from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE
 from orchestrator.settings.writing import locked, replace_file
 
 FORMAT = "escalera.trust/1"
+
+_RUNS_OR_SENDS = frozenset(
+    {
+        *("bin", "command", "args", "extra_args", "token_cmd", "api_key", "env", "allowed_tools", "permission_mode", "mcp_config", "mcp_servers"),
+        *("base_url", "endpoint_url", "url", "headers", "chat_path", "body", "add_dirs", "extra_tools", "tls_ca", "plugins", "provider"),
+    }
+)
 
 
 Standing = Literal["accepted", "changed", "gone"]
@@ -106,6 +113,14 @@ def harmless_part(layer: Layer, *, agents: Collection[str]) -> tuple[Layer, list
     ignored += [f"{TABLE}.{name}.{key}" for name, table in layer.servers.items() for key in table]
     ignored += [f"agents.{name}.limits" for name, values in layer.agent_limits.items() if values and name not in agents]
     return replace(layer, settings=settings, agents={}, agent_limits=limits, servers={}), ignored
+
+
+def weight(path: str) -> int:
+    """Where an ignored key stands among others: what runs or sends something, then what is known, then anything else."""
+    keys = path.split(".")
+    if any(key in _RUNS_OR_SENDS for key in keys[-2:]):
+        return 0
+    return 1 if path in BY_PATH or keys[-1] in (*AGENT_KEYS, *AGENT_OPTIONS, *SERVER_KEYS) else 2
 
 
 def _is_harmless(path: str, value: object, agents: Collection[str]) -> bool:

@@ -16,6 +16,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", re.ASCII)
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(B|[kMG]i?B)", re.ASCII | re.IGNORECASE)
 _INT = re.compile(r"[+-]?\d{1,18}(?:_\d{1,3}){0,6}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
+_LONGEST_KEY = 200
 _WORD = re.compile(r"[a-z][a-z _-]{0,23}")
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
@@ -101,6 +102,12 @@ def quoted(value: object) -> str:
     if isinstance(value, str):
         return shown(value) if _WORD.fullmatch(value) else f"a text of {len(value)} characters"
     return "a table" if isinstance(value, Mapping) else "a list" if isinstance(value, list | tuple) else shown(value)
+
+
+def shown_key(path: str) -> str:
+    """The path of a key from a stranger's file, as a message may repeat it: all of it visible, nothing that could pass for our words, and not endless."""
+    text = path if path.isascii() and path.isprintable() and " " not in path else repr(path)
+    return text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]}… ({len(path):,} characters)"
 
 
 def _bool(raw: object, text: bool) -> SettingValue:

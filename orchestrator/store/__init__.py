@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
+from orchestrator.artifacts import Artifact
 from orchestrator.messages import CostSource, Part
 from orchestrator.percepts import Archived, Consolidated, Edge, Engram, Inquiry, Percept, Recalled, Stale
 from orchestrator.providers import Answer
@@ -283,6 +284,27 @@ class Store(Protocol):
 
     def settle_tasks(self) -> None:
         """Write down whose runners are gone, and remove results that have expired."""
+
+    def add_artifact(self, artifact: Artifact, body: bytes, quota: int | None) -> bool:
+        """Keep a new artifact, whose content is stored once; whether there is room for it below the quota, in bytes, of all that live.
+
+        A step with just this text, stored from now on, holds the same content.
+        """
+
+    def peek_artifact(self, ref: str) -> Artifact:
+        """By id or unique beginning; no read of it. Raises `NotFound` also for one that has expired, `Ambiguous`."""
+
+    def read_artifact(self, ref: str) -> Artifact:
+        """An item read, by which one that opted in lives on as far as it may."""
+
+    def artifact_body(self, ref: str) -> bytes:
+        """What it holds; of none that has expired. No read of it by itself."""
+
+    def artifacts(self, *, session: str | None = None) -> Sequence[Artifact]:
+        """Oldest first, of one session or of all; no read of any."""
+
+    def collect_artifacts(self) -> None:
+        """Remove those that have expired, and contents that neither an artifact nor a turn holds."""
 
     def close(self) -> None:
         """Let go of the file."""

@@ -37,6 +37,8 @@ class Database:
         self._writing: Writing | None = None
         self._reading: Reading | None = None
         self._closed = False
+        self.state: object | None = None
+        """The one state of the file that a snapshot shows, for who keeps what was read in it; `None` outside of one."""
         self._guard(self._open)
 
     @property
@@ -67,9 +69,11 @@ class Database:
                 yield
                 return
             self._guard(lambda: connection.execute("BEGIN"))
+            self.state = object()
             try:
                 yield
             finally:
+                self.state = None
                 if connection is self._connection and connection.in_transaction:  # a repair meanwhile has closed it
                     connection.execute("ROLLBACK")
 

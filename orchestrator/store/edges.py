@@ -130,9 +130,9 @@ class _About:
     def liken(self, other: _Other, words: frozenset[str], said: Statement) -> None:
         if self._linked(other[0], "updates", "contradicts"):
             return
-        if words < said.words and bool(other[2]) == said.denied:
+        if _says_more(said.words, words) and bool(other[2]) == said.denied:
             edge = Edge(self._id, other[0], "extends")
-        elif words > said.words and bool(other[2]) == said.denied:
+        elif _says_more(words, said.words) and bool(other[2]) == said.denied:
             edge = Edge(other[0], self._id, "extends")
         else:
             edge = Edge(self._id, other[0], "derives")
@@ -141,6 +141,11 @@ class _About:
     def _linked(self, other: str, *kinds: EdgeKind) -> bool:
         query = f"SELECT 1 FROM edges WHERE ((source = ?1 AND target = ?2) OR (source = ?2 AND target = ?1)) AND kind IN ({', '.join('?' * len(kinds))})"
         return self._connection.execute(query, (self._id, other, *kinds)).fetchone() is not None
+
+
+def _says_more(longer: frozenset[str], shorter: frozenset[str]) -> bool:
+    """All words of the other, and a further one. A sign alone changes what is said: 50 is not 50 %, and C is not C++."""
+    return shorter < longer and any(any(map(str.isalnum, word)) for word in longer - shorter)
 
 
 def _near_query(content: str, said: Statement) -> str | None:

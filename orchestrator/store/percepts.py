@@ -243,7 +243,7 @@ def _place(workspace: str | None, platform: str) -> str | None:
 def _equivalent(connection: sqlite3.Connection, percept: Percept, place: str | None, notice: Notice) -> Percept | None:
     """One that says the same and is told to all whom this one is for; best the one that is told to nobody else.
 
-    What the user asked to keep everywhere also takes the place of what was learned in one workspace.
+    What the user asked to keep everywhere also takes the place of what was learned in one workspace, or is known in one session.
     """
     bound = {
         "statement": statement_key(percept.content),
@@ -255,7 +255,7 @@ def _equivalent(connection: sqlite3.Connection, percept: Percept, place: str | N
     }
     where = (
         "WHERE statement = :statement AND consumer IN ('all', :consumer)"
-        " AND (scope = 'global' OR (:scope = 'session' AND session IS :session))"
+        " AND (scope = 'global' OR (:scope = 'session' AND session IS :session) OR (:core AND consumer = :consumer))"
         " AND (workspace_key IS NULL OR workspace_key IS :place OR (:core AND consumer = :consumer))"
         " ORDER BY scope <> :scope, consumer <> :consumer, workspace_key IS NOT :place, seq LIMIT 1"
     )
@@ -265,16 +265,17 @@ def _equivalent(connection: sqlite3.Connection, percept: Percept, place: str | N
 def _reinforced(connection: sqlite3.Connection, known: Percept, heard: Percept, now: datetime, notice: Notice) -> Percept:
     """Heard again; what the user wants to be kept, or vouches for, is so from now on."""
     weight = min(HEAVIEST, known.weight + REINFORCED_BY)
-    if heard.core:
-        weight = max(weight, heard.weight)
-        kept = "core = 1, workspace = NULL, workspace_key = NULL, producer = 'user', "
+    source = None
+    if heard.core:  # it is the user's from now on, whatever becomes of where it was said first
+        weight, source = max(weight, heard.weight), None if heard.source is None else rows.encode(heard.source)
+        kept = "core = 1, scope = 'global', session = NULL, workspace = NULL, workspace_key = NULL, producer = 'user', "
     else:
         kept = ""
     trust = "user" if heard.producer == "user" else known.trust
     connection.execute(
-        f"UPDATE percepts SET {KEEP_PART_OF_HOUR}, weight = ?, {kept}trust = ?, updated_at = ?, last_used_at = ?, {SET_IDLE_FROM_NOW},"
-        " subject = coalesce(subject, ?), subject_key = coalesce(subject_key, ?) WHERE id = ?",
-        (weight, trust, rows.time_text(now), rows.time_text(now), rows.clean_text(heard.subject), rows.percept_row(heard, "")[-1], known.id),
+        f"UPDATE percepts SET {KEEP_PART_OF_HOUR}, weight = ?, {kept}trust = ?, source = coalesce(?, source), updated_at = ?, last_used_at = ?,"
+        f" {SET_IDLE_FROM_NOW}, subject = coalesce(subject, ?), subject_key = coalesce(subject_key, ?) WHERE id = ?",
+        (weight, trust, source, rows.time_text(now), rows.time_text(now), rows.clean_text(heard.subject), rows.percept_row(heard, "")[-1], known.id),
     )
     return _one(connection, known.id, notice)
 

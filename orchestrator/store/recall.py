@@ -44,8 +44,11 @@ _PAGE = 256
 
 def recall(connection: sqlite3.Connection, inquiry: Inquiry, *, platform: str, notice: Notice) -> Recalled:
     """The percepts for this agent, workspace and session that have to do with the text, best first; core ones always."""
+    size = _size(connection)
+    if not size:
+        return Recalled()
     bound = _bound(inquiry, platform)
-    query = None if inquiry.text is None else query_of(inquiry.text, _size(connection))
+    query = None if inquiry.text is None else query_of(inquiry.text, size)
     found = _ranked(connection, bound | {"query": query, "most": -1 if inquiry.most is None else inquiry.most}, notice)
     ids = [percept.id for percept, _ in found]
     extends = frozenset((edge.source, edge.target) for edge in edges.among(connection, ids, "extends"))

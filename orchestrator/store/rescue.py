@@ -282,7 +282,7 @@ def _until_damage(source: sqlite3.Connection, select: str, low: int, high: int) 
 
 # -- filling the gaps ----------------------------------------------------------------------------
 
-_OF_TURNS = frozenset({"steps", "receipts"})
+_OF_TURNS = frozenset({"steps", "step_contents", "receipts"})
 _FILL_OF_TURNS = """
     INSERT OR IGNORE INTO {table} SELECT old.* FROM backup.{table} old
     JOIN backup.turns before ON before.id = old.turn
@@ -332,8 +332,10 @@ def _tie(target: sqlite3.Connection, now: datetime) -> None:
     )
     for table in _OF_TURNS:
         target.execute(f"DELETE FROM {table} WHERE turn NOT IN (SELECT id FROM turns)")
-    for table in ("external_sessions", "leases", "tasks"):
+    for table in ("external_sessions", "leases", "tasks", "artifacts"):
         target.execute(f"DELETE FROM {table} WHERE session NOT IN (SELECT id FROM sessions)")
+    for table in ("step_contents", "artifacts"):
+        target.execute(f"DELETE FROM {table} WHERE sha256 NOT IN (SELECT sha256 FROM contents)")
     target.execute("DELETE FROM questions WHERE session IS NOT NULL AND session NOT IN (SELECT id FROM sessions)")
     target.execute(
         "INSERT OR REPLACE INTO meta SELECT 'fence', max(?, (SELECT coalesce(max(fence), 0) FROM leases),"

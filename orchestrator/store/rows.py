@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from orchestrator.clock import parse_time
-from orchestrator.messages import CostSource, Part, Reasoning, Text, ToolCall, ToolResult, Usage, well_formed, well_formed_values
+from orchestrator.messages import CostSource, Part, Reasoning, Text, ToolCall, ToolResult, Usage, mapping_as_dict, well_formed, well_formed_values
 from orchestrator.percepts import Percept, mark_of, subject_key
 from orchestrator.session import Brief, ExternalSession, LastNeed, Need, NeedSource, Outcome, Reason, Role, Session, State, Turn, TurnError
 from orchestrator.words import statement_of
@@ -33,8 +34,12 @@ def clean_text(text: str | None) -> str | None:
 
 
 def encode(value: Any) -> str:
-    """Compact JSON of a value, cleaned."""
-    return json.dumps(well_formed_values(value), ensure_ascii=False, separators=(",", ":"))
+    """Compact JSON of a value, cleaned; walked through text by text only where the whole is not well formed."""
+    text = _ENCODER.encode(value)
+    return text if "\\u0000" not in text and well_formed(text) is text else _ENCODER.encode(well_formed_values(value))
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=mapping_as_dict)
 
 
 def object_value(payload: Any) -> dict[str, Any]:
@@ -60,10 +65,10 @@ def time_value(value: Any) -> datetime | None:
 # -- parts ---------------------------------------------------------------------------------------
 
 
-def part_text(part: Part) -> str:
-    """A step as JSON, as the session document has it (page 6); absent fields are left out."""
+def part_text(part: Part, instead: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """A step as JSON, as the session document has it (page 6), with some of its fields held elsewhere; absent fields are left out."""
     fields = {name: value for name in part.__slots__ if (value := getattr(part, name)) is not None}
-    return encode({"type": _NAMES[type(part)], **fields})
+    return encode({"type": _NAMES[type(part)], **fields, **instead})
 
 
 def decoded(payloads: Sequence[Any]) -> Sequence[Any]:

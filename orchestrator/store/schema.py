@@ -200,13 +200,44 @@ _TASKS = (
         lease_until TEXT NOT NULL)""",
 )
 
-MIGRATIONS = (_FIRST, _RECEIPTS, _MEMORY, _QUESTIONS, _TASKS)
+_ARTIFACTS = (
+    # Each text once. Steps hold theirs as {"sha256": …} where it is here, and `step_contents` says so.
+    "CREATE TABLE contents (sha256 TEXT NOT NULL PRIMARY KEY, body BLOB NOT NULL)",
+    """CREATE TABLE step_contents (
+        turn INTEGER NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+        seq INTEGER NOT NULL,
+        sha256 TEXT NOT NULL REFERENCES contents (sha256),
+        PRIMARY KEY (turn, seq))""",
+    "CREATE INDEX step_contents_by_content ON step_contents (sha256)",
+    """CREATE TABLE artifacts (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        kind TEXT NOT NULL,
+        sha256 TEXT NOT NULL REFERENCES contents (sha256),
+        size INTEGER NOT NULL,
+        session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        turn INTEGER,
+        name TEXT,
+        created TEXT NOT NULL,
+        last_touched TEXT NOT NULL,
+        expires_at TEXT NOT NULL,
+        ttl_ms INTEGER NOT NULL,
+        max_age_ms INTEGER NOT NULL,
+        explicit INTEGER NOT NULL)""",
+    "CREATE INDEX artifacts_by_content ON artifacts (sha256, size)",
+    "CREATE INDEX artifacts_by_session ON artifacts (session)",
+)
+
+MIGRATIONS = (_FIRST, _RECEIPTS, _MEMORY, _QUESTIONS, _TASKS, _ARTIFACTS)
 """One entry for each version: the statements that lead to it from the one before."""
 VERSION = len(MIGRATIONS)
 
-TABLES = ("sessions", "turns", "steps", "receipts", "external_sessions", "leases", "percepts", "edges", "meta", "questions", "tasks")
+TABLES = (
+    *("sessions", "turns", "contents", "steps", "step_contents", "receipts", "external_sessions", "leases"),
+    *("percepts", "edges", "meta", "questions", "tasks", "artifacts"),
+)
 """What holds the user's data, parents first."""
-ADDED = frozenset({"receipts", "edges", "questions", "tasks"})
+ADDED = frozenset({"receipts", "edges", "questions", "tasks", "contents", "step_contents", "artifacts"})
 """Tables that files of older versions are whole without."""
 
 _NO_VERSION = 100_000

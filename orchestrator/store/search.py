@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from orchestrator.messages import Reasoning, Text, ToolCall, ToolResult, well_formed
 from orchestrator.session import Outcome
 from orchestrator.store import SearchHit, rows
+from orchestrator.store.artifacts import made_whole
 from orchestrator.store.faults import Damaged
 from orchestrator.workspaces import workspace_key
 
@@ -122,9 +123,8 @@ def _text(connection: sqlite3.Connection, turn: int, notice: Notice) -> str:
         raise Damaged(f"turn {turn} stands in an index, but not in its table")
     (prompt,) = row
     payloads = connection.execute("SELECT payload FROM steps WHERE turn = ? ORDER BY seq", (turn,)).fetchall()
-    return "\n".join(
-        [prompt if isinstance(prompt, str) else "", *(line for fields in rows.decoded([payload for (payload,) in payloads]) for line in _said(fields, notice))]
-    )
+    steps = made_whole(connection, rows.decoded([payload for (payload,) in payloads]))
+    return "\n".join([prompt if isinstance(prompt, str) else "", *(line for fields in steps for line in _said(fields, notice))])
 
 
 def _said(fields: object, notice: Notice) -> Iterator[str]:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from orchestrator.artifacts import Artifact
 from orchestrator.clock import Clock
 from orchestrator.errors import UsageError
 from orchestrator.messages import Part, well_formed
@@ -27,6 +28,7 @@ from orchestrator.store import (
     SessionSummary,
     UsageKey,
     UsageSum,
+    artifacts,
     consolidation,
     edges,
     health,
@@ -42,7 +44,7 @@ from orchestrator.store import (
     usage,
 )
 from orchestrator.store.database import Database
-from orchestrator.store.log import SqliteTurnLog
+from orchestrator.store.log import Settled, SqliteTurnLog
 from orchestrator.store.questions import Look
 from orchestrator.tasks import StoredTask, TaskState
 
@@ -65,6 +67,7 @@ class SqliteStore:
         self._opened_at = clock.monotonic()
         self._counting = threading.Lock()
         """Held while this process's running time is counted."""
+        self._settled = Settled()
         self._counted = running.NOTHING if database.read_only else database.read(running.opened)
 
     @property
@@ -93,7 +96,7 @@ class SqliteStore:
     def log(self, session: str) -> SqliteTurnLog:
         identity = well_formed(session)
         self._database.read(lambda connection: sessions.require(connection, identity))
-        return SqliteTurnLog(self._database, identity, self._is_held)
+        return SqliteTurnLog(self._database, identity, self._is_held, self._settled)
 
     def list(self, workspace: str | None) -> Sequence[SessionSummary]:
         database = self._database
@@ -125,6 +128,7 @@ class SqliteStore:
             connection.execute("DELETE FROM unindexed WHERE turn IN (SELECT id FROM turns WHERE session = ?)", (identity,))
             turns.forget_indexes(connection, identity)
             connection.execute("DELETE FROM sessions WHERE id = ?", (identity,))
+            artifacts.collect(connection, now)
 
         database.write(dropped)
 
@@ -183,6 +187,7 @@ class SqliteStore:
             gone = turns.from_index(connection, claim.session, index)
             search.forget_turns(connection, gone, self._database.notice)
             turns.remove(connection, claim.session, gone)
+            artifacts.collect(connection, now)
             sessions.save(connection, claim.session, session, now=now, platform=self._database.platform)
 
         self._fenced(claim, withdrawn)
@@ -387,6 +392,26 @@ class SqliteStore:
 
     def settle_tasks(self) -> None:
         self._database.write(lambda connection: tasks.settle(connection, self._look()))
+
+    # -- artifacts ---------------------------------------------------------------------------------
+
+    def add_artifact(self, artifact: Artifact, body: bytes, quota: int | None) -> bool:
+        return self._database.write(lambda connection: artifacts.add(connection, artifact, body, quota, self._look()))
+
+    def peek_artifact(self, ref: str) -> Artifact:
+        return self._database.read(lambda connection: artifacts.peek(connection, ref, self._look()))
+
+    def read_artifact(self, ref: str) -> Artifact:
+        return self._database.write(lambda connection: artifacts.read(connection, ref, self._look()))
+
+    def artifact_body(self, ref: str) -> bytes:
+        return self._database.read(lambda connection: artifacts.body(connection, ref, self._look()))
+
+    def artifacts(self, *, session: str | None = None) -> Sequence[Artifact]:
+        return self._database.read(lambda connection: artifacts.listed(connection, self._look(), session=session))
+
+    def collect_artifacts(self) -> None:
+        self._database.write(lambda connection: artifacts.collect(connection, self.now()))
 
     def _look(self) -> Look:
         return Look(self.now(), self._database.is_dead, self._database.notice)

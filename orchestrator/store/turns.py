@@ -7,11 +7,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from orchestrator.errors import StoreError
 from orchestrator.messages import Part
 from orchestrator.session import Outcome, Turn
 from orchestrator.store import Receipt, rows
+from orchestrator.store.artifacts import put_step
 
 _INDEX = "next index of "
 """Begins the key under which a session whose last turns were removed has the index that comes next."""
@@ -35,7 +37,7 @@ def append_step(connection: sqlite3.Connection, session: str, index: int, seq: i
     """Store one step. Raises `StoreError` when the turn is not open, unless the step is there already."""
     turn, outcome = _turn(connection, session, index)
     if outcome == Outcome.OPEN:
-        connection.execute("INSERT OR IGNORE INTO steps (turn, seq, payload) VALUES (?, ?, ?)", (turn, seq, rows.part_text(step)))
+        put_step(connection, turn, seq, step)
     elif connection.execute("SELECT 1 FROM steps WHERE turn = ? AND seq = ?", (turn, seq)).fetchone() is None:
         raise StoreError(f"turn {index} of session {session} has ended ({outcome}): it takes no more steps")
 
@@ -113,9 +115,8 @@ def insert_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> Non
     cursor = connection.execute(
         f"INSERT INTO turns (session, {rows.TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (session, *rows.turn_row(turn))
     )
-    connection.executemany(
-        "INSERT INTO steps (turn, seq, payload) VALUES (?, ?, ?)", [(cursor.lastrowid, seq, rows.part_text(step)) for seq, step in enumerate(turn.steps)]
-    )
+    for seq, step in enumerate(turn.steps):
+        put_step(connection, cast("int", cursor.lastrowid), seq, step)
 
 
 def _turn(connection: sqlite3.Connection, session: str, index: int) -> tuple[int, str]:

@@ -50,19 +50,31 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A stream that says `text` and then nothing more, until the server is closed or the client goes. Without text not even headers come."""
+    """An answer, streamed or not, that says `text` and then nothing more, until the server is closed or the client goes.
+
+    Without text not even headers come.
+    """
 
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A stream that says `text` and then loses its connection."""
+    """An answer, streamed or not, that says `text` and then loses its connection; before that it says all of `whole`, in a block of its own."""
 
     text: str
+    whole: str = ""
 
 
-Step = Say | CallTool | Fail | Hang | Break
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """An answer with status 200 that is none of the API's, such as a login page."""
+
+    content: str
+    content_type: str = "text/html"
+
+
+Step = Say | CallTool | Fail | Hang | Break | Foreign
 
 Event = tuple[str, dict[str, Any]]
 """The name and the data of a server-sent event."""
@@ -188,12 +200,27 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, step: Step, number: int, request: Received) -> None:
         if isinstance(step, Fail):
             return self._send_json(step.status, _error(step.kind, step.message), step.headers)
+        if isinstance(step, Foreign):
+            return self._send(200, step.content.encode(), {"content-type": step.content_type})
         if isinstance(step, Hang) and not step.text:
             return self.server.script.hang(self.connection)
         message = _message(step, number, str(request.body.get("model") or self.server.script.model))
-        if not request.body.get("stream"):
-            return self._send_json(200, message)
-        return self._stream(step, message)
+        if request.body.get("stream"):
+            return self._stream(step, message)
+        return self._send_json(200, message) if isinstance(step, Say | CallTool) else self._send_part(step, message)
+
+    def _send_part(self, step: Step, message: Mapping[str, Any]) -> None:
+        """The document up to its end of the content, and nothing of what its length promises behind that."""
+        data = json.dumps(message).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.close_connection = True
+        self.wfile.write(data[: data.rindex(b'"stop_reason"')])
+        self.wfile.flush()
+        if isinstance(step, Hang):
+            self.server.script.hang(self.connection)
 
     def _stream(self, step: Step, message: Mapping[str, Any]) -> None:
         self.send_response(200)
@@ -202,9 +229,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.close_connection = True
         piece = step.piece if isinstance(step, Say) else 8
-        whole = isinstance(step, Say | CallTool)
+        last = None if isinstance(step, Say | CallTool) else len(message["content"]) - 1
         for name, data in _events(message, piece=piece):
-            if not whole and name == "content_block_stop":
+            if name == "content_block_stop" and data["index"] == last:
                 break
             self.wfile.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
             self.wfile.flush()
@@ -212,9 +239,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.script.hang(self.connection)
 
     def _send_json(self, status: int, value: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        data = json.dumps(value).encode()
+        self._send(status, json.dumps(value).encode(), {"content-type": "application/json", **(headers or {})})
+
+    def _send(self, status: int, data: bytes, headers: Mapping[str, str]) -> None:
         self.send_response(status)
-        for name, text in {"content-type": "application/json", "content-length": str(len(data)), "request-id": "req_scripted", **(headers or {})}.items():
+        for name, text in {"content-length": str(len(data)), "request-id": "req_scripted", **headers}.items():
             self.send_header(name, text)
         self.end_headers()
         if self.command != "HEAD":
@@ -236,8 +265,8 @@ def _message(step: Step, number: int, model: str) -> dict[str, Any]:
 
 
 def _content(step: Step) -> list[dict[str, Any]]:
-    text = "" if isinstance(step, Fail) else step.text
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    texts = (getattr(step, "whole", ""), getattr(step, "text", ""))
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text} for text in texts if text]
     if isinstance(step, CallTool):
         blocks.append({"type": "tool_use", "id": step.id, "name": step.name, "input": dict(step.arguments)})
     return blocks

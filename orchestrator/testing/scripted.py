@@ -154,6 +154,7 @@ class ScriptedServer(ABC, Generic[AnyRequest, AnyReply]):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = True
+    request_queue_size = 128
 
     def __init__(self, owner: ScriptedServer[Any, Any], tls: ssl.SSLContext | None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

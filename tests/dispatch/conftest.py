@@ -37,6 +37,7 @@ class Turn:
     shown: list[Shown] = field(default_factory=list)
     recorded: list[Part] = field(default_factory=list)
     on_record: Callable[[Part], object] = lambda step: None
+    on_show: Callable[[Shown], object] = lambda shown: None
     error: EscaleraError | None = None
 
     def run(
@@ -54,7 +55,7 @@ class Turn:
             jitter=random.Random(1),
             cancel=self.cancel,
             ask=self.ask,
-            watch=self.shown.append,
+            watch=self._watch,
             record=self._record,
             new_id=lambda: f"new-{next(ids)}",
         )
@@ -66,6 +67,10 @@ class Turn:
             self.error = error
         assert provider.running == 0, "the provider was not let go"
         return self
+
+    def _watch(self, shown: Shown) -> None:
+        self.shown.append(shown)
+        self.on_show(shown)
 
     def _record(self, step: Part) -> None:
         self.recorded.append(step)

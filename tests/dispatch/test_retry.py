@@ -132,9 +132,9 @@ def test_what_the_agents_program_sent_again_by_itself_counts_among_the_sends(tur
     provider = FakeProvider([tired()], [tired()], says("never"), capabilities=OWN)
     conversation = Conversation("start", "id-1", "You.", "[context]")
 
-    turn.run(provider, conversation=conversation, limits=Limits(retry_attempts=3))
+    turn.run(provider, conversation=conversation, limits=Limits(retry_attempts=3, retry_max_wait=7.0))
 
-    assert [request.retries_left for request in provider.requests] == [3, 1]
+    assert [(request.retries_left, request.longest_wait) for request in provider.requests] == [(3, 7.0), (1, 7.0)]
     assert turn.answered.sends == 4
 
 

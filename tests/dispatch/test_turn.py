@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.dispatch.toolbox import shortened
-from orchestrator.errors import Blocked, Cancelled, ConfigError, EmptyAnswer, Incomplete, LeaseLost, ProtocolError, TimedOut
+from orchestrator.errors import Blocked, Cancelled, ConfigError, EmptyAnswer, Incomplete, LeaseLost, Overloaded, ProtocolError, TimedOut
 from orchestrator.history.budget import estimate_request_tokens, measure_request
 from orchestrator.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from orchestrator.providers import (
@@ -102,6 +101,36 @@ def test_nothing_is_kept_of_what_was_sent_where_the_agent_has_more_before_it(tur
     turn.run(FakeProvider(says("done", usage=Usage(20, 5)), capabilities=OWN), conversation=Conversation("resume", "e1", "system", "context"))
 
     assert turn.answered.usage == Usage(20, 5)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (Usage(10, 5), Usage(20, 5), False),
+        (Usage(10, 5), None, True),
+        (None, Usage(20, 5), True),
+        (Usage(10, 5, cost_usd=0.5), Usage(20, 5), True),
+        (Usage(10, 5), Usage(20), True),
+        (Usage(10, 5, cache_read_tokens=1), Usage(20, 5), False),
+        (None, None, False),
+    ],
+)
+def test_a_sum_to_which_a_call_did_not_add_is_told_not_to_be_all(turn: Turn, first: Usage | None, second: Usage | None, told: bool) -> None:
+    reports = [[] if usage is None else [UsageReport(usage)] for usage in (first, second)]
+    provider = FakeProvider(
+        [*reports[0], MessageDone((NEED,)), Finished("tool_calls")], [*says("done")[:-1], *reports[1], Finished("stop")], capabilities=TOOLS
+    )
+
+    turn.run(provider)
+
+    assert turn.error is None
+    assert any("not all of this turn's" in notice for notice in turn.answered.notices) is told
+
+
+def test_a_refused_call_has_no_usage_to_report(turn: Turn) -> None:
+    turn.run(FakeProvider([Overloaded("full")], says("done", usage=Usage(7, 1))))
+
+    assert (turn.reported, turn.answered.notices) == (Usage(7, 1), [])
 
 
 def test_the_last_usage_of_a_call_counts_and_calls_are_added_up(turn: Turn) -> None:
@@ -468,7 +497,7 @@ def test_an_error_of_the_store_is_not_taken_for_the_providers(turn: Turn) -> Non
 
 
 def test_a_cancelled_turn_keeps_what_was_said(turn: Turn) -> None:
-    threading.Timer(0.01, turn.cancel.set, ["enough"]).start()
+    turn.on_show = lambda shown: turn.cancel.set("enough")
 
     turn.run(FakeProvider([TextDelta("so far"), UNTIL_CANCELLED]))
 

@@ -51,6 +51,12 @@ def test_the_best_that_can_be_used_is_chosen(found: Found, expected: tuple[str |
     assert names(found) == expected
 
 
+def test_the_program_of_claude_code_is_named_where_it_is_known() -> None:
+    text = starting_configuration(Found([OLLAMA], claude=True, kinds=ALL, claude_bin="/opt/claude code"))
+    assert text is not None
+    assert tomllib.loads(text)["agents"]["claude"] == {"provider": "claude-cli", "bin": "/opt/claude code"}
+
+
 def test_keys_stand_in_it_by_name_only() -> None:
     keys = keys_found({"OPENROUTER_API_KEY": "sk-1", "OPENAI_API_KEY": " "})
     text = starting_configuration(Found([OLLAMA], keys=keys, kinds=ALL))

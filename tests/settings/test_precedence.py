@@ -25,7 +25,8 @@ LAYERS = ("user", "project", "env", "flag", "set", "runtime")
 
 AGENTS = "".join(f'[agents.{name}]\nprovider = "p"\n' for name in "abcd")
 ROLES = {"primary": ("a", "b"), "escalation": ("c", "d")}
-RANGES = {"questions.ttl": (1, 60), "questions.max_age": (2000, 9000), "tasks.ttl": (1, 60), "tasks.max_age": (2000, 9000)}
+TTLS, CEILINGS = ("questions.ttl", "tasks.ttl", "artifacts.idle_ttl"), ("questions.max_age", "tasks.max_age", "artifacts.ttl")
+RANGES = dict.fromkeys(TTLS, (1, 60)) | dict.fromkeys(CEILINGS, (2000, 9000))
 """Seconds, so that no ttl is longer than its ceiling."""
 
 each = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.path)

@@ -106,3 +106,59 @@ def test_a_part_has_a_name_also_where_links_lead_to_it(root: Path, trusted: Trus
 
     assert [project.name(part) for part in project.parts] == ["../repo/a.md"]
     assert "../repo/a.md" in str(project.notice)
+
+
+def obey(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}")
+
+
+def test_what_claude_code_obeys_waits_for_trust_wherever_it_looks(root: Path, trusted: TrustStore) -> None:
+    deep, settings = root / "src" / "deep", ".claude/settings.json"
+    (root / ".git").mkdir()
+    for folder in (deep, root, root.parent):
+        obey(folder, settings, ".claude/settings.local.json", ".mcp.json", ".claude/notes.json")
+
+    project = found(deep, trusted)
+
+    assert project.notice is None, "what agents read themselves is told where such an agent is asked"
+    assert project.unaccepted == (
+        *(settings, ".claude/settings.local.json", f"../../{settings}", "../../.claude/settings.local.json"),
+        *(".mcp.json", "../../.mcp.json", "../../../.mcp.json"),
+    )
+    for part in project.parts:
+        trusted.trust(part.path, part.content)
+    assert found(deep, trusted).unaccepted == ()
+    (root / settings).write_text("{ }")
+    assert found(deep, trusted).unaccepted == (f"../../{settings}",)
+
+
+def test_what_lies_in_the_home_folder_itself_is_the_users_own(root: Path, trusted: TrustStore) -> None:
+    obey(root, ".claude/settings.json", ".mcp.json")
+    obey(root.parent, ".mcp.json")
+    (root / ".git").mkdir()
+    obey(root / "src", ".claude/settings.json")
+
+    assert project_of(root, home=root, trusted=trusted).unaccepted == ()
+    assert project_of(root / "src", home=root, trusted=trusted).unaccepted == (".claude/settings.json",)
+
+
+def test_what_cannot_be_accepted_is_never_obeyed_and_what_is_not_there_asks_nothing(root: Path, trusted: TrustStore, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "settings.json").write_text("{}")
+    (root / ".claude").symlink_to(tmp_path / "shared")
+    (root / ".claude" / "settings.local.json").symlink_to("nowhere")
+    os.mkfifo(root / ".mcp.json")
+
+    project = found(root, trusted)
+
+    assert [project.name(part) for part in project.parts] == [".claude/settings.json"], "a link that leads out of the project is followed as Claude Code does"
+    assert project.unreadable == (root / ".mcp.json",)
+    assert project.unaccepted == (".claude/settings.json", ".mcp.json")
+
+
+def test_the_notice_names_every_part(root: Path, trusted: TrustStore) -> None:
+    obey(root, *(f".escalera/templates/{number}.jinja" for number in range(40)))
+
+    assert all(f"/{number}.jinja" in str(found(root, trusted).notice) for number in range(40))

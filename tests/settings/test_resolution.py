@@ -252,6 +252,7 @@ def test_set_lays_one_header_over_the_others(place: Any) -> None:
         ("[agents.x]\nprovider = 'x'\napi_key = {evn = 'K'}", "agents.x.api_key: is not usable as a secret"),
         ("[questions]\nttl = '2h'", "questions.ttl 2h (file:"),
         ("[tasks]\nmax_age = '1m'", "tasks.ttl 10m (default) is longer than tasks.max_age 1m (file:"),
+        ("[artifacts]\nidle_ttl = '2d'", "artifacts.idle_ttl 2d (file:"),
         ('"\\u001b[2J" = 1', "'\\x1b[2J': unknown key"),
         (f"limits = 0x{'f' * 20000}", "limits: a number of thousands of digits is not usable"),
     ],

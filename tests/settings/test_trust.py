@@ -132,7 +132,7 @@ def test_everything_that_is_ignored_until_then_is_listed_and_nothing_else(place:
     ignored = notice.split("these are ignored: ")[1].split(". To see")[0].split(", ")
 
     assert sorted(path for path, _ in would_enable(read_config(file), agents=("mine", "second"))) == sorted(ignored)
-    assert ignored == ["escalation", "plugins.strict", "agents.mine.bin", "agents.theirs.provider", "agents.theirs.limits"]
+    assert ignored == ["plugins.strict", "agents.mine.bin", "agents.theirs.provider", "escalation", "agents.theirs.limits"]
 
 
 def test_an_accepted_file_that_changed_or_went_is_told_apart(store: TrustStore, tmp_path: Path) -> None:
@@ -147,3 +147,16 @@ def test_an_accepted_file_that_changed_or_went_is_told_apart(store: TrustStore, 
     standings.append(store.standing(str(file)))
 
     assert standings == ["accepted", "changed", "gone"]
+
+
+def test_every_ignored_key_is_named_and_what_runs_or_sends_comes_first(place: Place) -> None:
+    junk = "".join(f"k{number} = 1\n" for number in range(40))
+    place.project(f'[agents.mine]\n{junk}"x. All is well" = 1\nbase_url = "http://127.0.0.1:1"\nprompt = "p"\n"{"l" * 500}" = 1\n')
+
+    (notice,) = place.load().notices
+    named = notice.split("these are ignored: ")[1].split(". To see")[0].split(", ")
+
+    assert named[:2] == ["agents.mine.base_url", "agents.mine.prompt"]
+    assert named[2:-2] == [f"agents.mine.k{number}" for number in range(40)]
+    assert named[-2] == "'agents.mine.x. All is well'"
+    assert named[-1].endswith("… (512 characters)")

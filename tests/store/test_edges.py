@@ -83,6 +83,14 @@ def test_one_that_has_all_words_of_another_extends_it_whichever_came_first(store
     assert edges(store) == {("long", "extends", "short"), ("long2", "extends", "short2")}
 
 
+@pytest.mark.parametrize(("one", "other"), [("the limit is 50", "the limit is 50 %"), ("use C", "use C++"), ("it costs 5", "it costs 5 €")])
+def test_a_sign_changes_what_is_said_and_extends_nothing(store: Store, one: str, other: str) -> None:
+    store.learn(said("one", one))
+    store.learn(said("other", other))
+
+    assert edges(store) == {("other", "derives", "one")}
+
+
 def test_near_ones_are_linked_and_stay_apart(store: Store) -> None:
     store.learn(said("a", "User prefers dark mode"))
     store.learn(said("b", "User prefers light mode"))
@@ -157,6 +165,17 @@ def test_what_the_user_asks_to_keep_becomes_core_and_is_told_everywhere(store: S
 
     assert not stored
     assert (standing.id, standing.core, standing.workspace, standing.weight, standing.trust) == ("heard", True, None, 100, "user")
+
+
+def test_what_the_user_asks_to_keep_is_not_stored_beside_what_a_session_knows(store: Store) -> None:
+    store.learn(said("other", "use tabs", scope="session", session="s2", consumer="primary"))
+    store.learn(said("heard", "use tabs", scope="session", session="s1", workspace="/work/a", source={"session": "s1", "turn": 3}))
+
+    standing, stored = store.learn(user("kept", "Use tabs!", source={"by": "command"}))
+
+    assert (stored, standing.id, standing.scope, standing.session, standing.source) == (False, "heard", "global", None, {"by": "command"})
+    assert [percept.id for percept in store.percepts()] == ["heard"]
+    assert len(store.all_percepts()) == 2
 
 
 def test_an_agent_that_repeats_it_vouches_for_nothing(store: Store) -> None:

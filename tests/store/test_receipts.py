@@ -83,7 +83,7 @@ def make_older(connection: sqlite3.Connection) -> None:
         connection.execute(f"DROP INDEX {index}")
     for column in ("stance", "denied", "subject_key", "idle_mark", "weight_mark", "use", "aged_on"):
         connection.execute(f"ALTER TABLE percepts DROP COLUMN {column}")
-    for table in ("receipts", "edges", "percept_words", "questions", "tasks"):
+    for table in ("receipts", "edges", "percept_words", "questions", "tasks", "artifacts", "step_contents", "contents"):
         connection.execute(f"DROP TABLE {table}")
     connection.execute("DELETE FROM meta WHERE key IN ('running', 'aged', 'uses', 'archived')")
     connection.execute("PRAGMA user_version = 1")

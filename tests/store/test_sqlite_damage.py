@@ -655,7 +655,7 @@ def test_a_backup_of_an_older_version_fills_in_what_it_has(filled: Path, folder:
 def before_questions(database: Path) -> None:
     """As a version that knew neither questions nor tasks left it."""
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        for table in ("questions", "tasks"):
+        for table in ("questions", "tasks", "artifacts", "step_contents", "contents"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute(f"PRAGMA user_version = {schema.MIGRATIONS.index(schema._QUESTIONS)}")
 

@@ -1,23 +1,25 @@
-"""The command line from outside: every test runs the installed program as a process of its own."""
+"""The command line from outside: every test runs the program as a process of its own (`starter.py` says how that is made quick)."""
 
 from __future__ import annotations
 
 import json
 import os
+import pty
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PROGRAM = str(Path(sys.executable).with_name("escalera"))
+from .starter import PROGRAM, Starter
+
 Result = subprocess.CompletedProcess[str]
 
 
@@ -35,18 +37,6 @@ say({{"type": "assistant", "message": {{"id": "m1", "role": "assistant", "model"
 say({{"type": "result", "subtype": "success", "is_error": False, "result": text, "num_turns": 1}})
 """
 
-EACH = """
-import io, json, sys
-from orchestrator.cli.app import run
-
-results, answer = [], sys.stdout
-for arguments in json.load(sys.stdin):
-    sys.stdin, sys.stdout, sys.stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(3))
-    code = run(arguments)
-    results.append([code, *(stream.buffer.getvalue().decode() for stream in (sys.stdout, sys.stderr))])
-json.dump(results, answer)
-"""
-
 
 @dataclass(frozen=True)
 class Shell:
@@ -56,6 +46,8 @@ class Shell:
     cwd: Path
     more: Mapping[str, str] = field(default_factory=dict)
     """Variables that its commands see besides."""
+    starter: Starter | None = None
+    """Without it the program is started from nothing."""
 
     @property
     def environ(self) -> dict[str, str]:
@@ -63,6 +55,13 @@ class Shell:
         return kept | {"ESCALERA_HOME": str(self.home), "PYTHONIOENCODING": "utf-8"} | self.more
 
     def run(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
+        if self.starter is None or any(name.startswith(("PYTHON", "LANG", "LC_")) for name in environ):
+            return self.start_and_wait(*arguments, stdin=stdin, **environ)
+        done = self.starter.run([PROGRAM, *arguments], self.cwd, self.environ | environ, (stdin or "").encode(), timeout=60)
+        return Result(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def start_and_wait(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
+        """The installed program itself, from its first byte."""
         return subprocess.run(
             [PROGRAM, *arguments],
             cwd=self.cwd,
@@ -77,17 +76,15 @@ class Shell:
 
     def raw(self, *arguments: str, stdin: bytes = b"", limit: Callable[[], None] | None = None) -> subprocess.CompletedProcess[bytes]:
         """With bytes on both sides; `limit` runs in the child before the program."""
+        if self.starter and not limit:
+            return self.starter.run([PROGRAM, *arguments], self.cwd, self.environ, stdin, timeout=60)
         return subprocess.run(
             [PROGRAM, *arguments], cwd=self.cwd, env=self.environ, input=stdin, capture_output=True, timeout=60, check=False, preexec_fn=limit
         )
 
     def each(self, *commands: Sequence[str]) -> list[Result]:
-        """Many command lines, one after the other in one process: for tables of cases, since most of a short run is its start."""
-        child = subprocess.run(
-            [sys.executable, "-c", EACH], cwd=self.cwd, env=self.environ, input=json.dumps(commands), capture_output=True, text=True, check=False
-        )
-        assert child.returncode == 0, child.stderr
-        return [Result(command, *found) for command, found in zip(commands, json.loads(child.stdout), strict=True)]
+        """Many command lines, one after the other."""
+        return [self.run(*command) for command in commands]
 
     def start(self, *arguments: str, environ: Mapping[str, str] | None = None, stdin: str = "") -> subprocess.Popen[str]:
         """With a few lines as its whole input."""
@@ -122,6 +119,28 @@ class Shell:
             tables = ("sessions", "turns", "steps", "external_sessions", "percepts")
             return {table: database.execute(f"SELECT * FROM {table}").fetchall() for table in tables}  # noqa: S608  # names of ours
 
+    def on_terminal(self, *arguments: str) -> tuple[int, str]:
+        """On a terminal of its own: the exit code, and everything that the terminal got."""
+        assert self.starter is not None
+        ours, theirs = pty.openpty()
+        try:
+            running = self.starter.begin([PROGRAM, *arguments], self.cwd, self.environ | {"TERM": "xterm-256color"}, (theirs, theirs, theirs))
+        finally:
+            os.close(theirs)
+        got = b""
+        try:
+            while block := os.read(ours, 65536):
+                got += block
+        except OSError:  # how Linux says that the other side has gone
+            pass
+        finally:
+            os.close(ours)
+        return running.wait(30), got.decode("utf-8")
+
+    def elsewhere(self, home: Path, cwd: Path) -> Shell:
+        """Another home, or another working directory."""
+        return replace(self, home=home, cwd=cwd)
+
     def configure(self, text: str) -> None:
         (self.home / "config").mkdir(parents=True, exist_ok=True)
         (self.home / "config" / "config.toml").write_text(text, encoding="utf-8")
@@ -152,10 +171,16 @@ def answering(body: bytes, status: int = 200, content_type: str = "application/j
             thread.join()
 
 
+@pytest.fixture(scope="session")
+def starter() -> Iterator[Starter]:
+    with Starter() as running:
+        yield running
+
+
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path: Path, starter: Starter) -> Shell:
     (tmp_path / "work").mkdir()
-    return Shell(tmp_path / "home", tmp_path / "work")
+    return Shell(tmp_path / "home", tmp_path / "work", starter=starter)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from orchestrator.store import schema
 from orchestrator.testing.openai_server import OpenAIServer, Reply, reply
 
 from .conftest import PROGRAM, Result, Shell
+from .starter import Starter
 
 ONE_AGENT = '[agents.local]\nprovider = "openai"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n'
 
@@ -39,11 +40,11 @@ def refused(result: Result, *, code: int, error: str, says: Sequence[str]) -> di
 
 
 @pytest.fixture(scope="module")
-def once_told(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+def once_told(tmp_path_factory: pytest.TempPathFactory, starter: Starter) -> Shell:
     """A home with a session of one turn, a need and a percept, whose server has gone since."""
     folder = tmp_path_factory.mktemp("told")
     (folder / "work").mkdir()
-    shell = Shell(folder / "home", folder / "work")
+    shell = Shell(folder / "home", folder / "work", starter=starter)
     with OpenAIServer(reply("Hello.")) as server:
         agent = f'provider = "openai"\nbase_url = "{server.url}"\nmodel = "m"\nlimits = {{ retry_attempts = 0 }}'
         shell.configure(f'primary = "local"\nescalation = "strong"\n[agents.local]\n{agent}\n[agents.strong]\n{agent}\n')
@@ -56,7 +57,7 @@ def once_told(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 def told(once_told: Shell, tmp_path: Path) -> Shell:
     """A copy of that home, in the same workspace."""
     shutil.copytree(once_told.home, tmp_path / "told")
-    return Shell(tmp_path / "told", once_told.cwd)
+    return once_told.elsewhere(tmp_path / "told", once_told.cwd)
 
 
 # -- configuration -------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ import pytest
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import Output
-from orchestrator.cli.sessions import fresh_session
 from orchestrator.dispatch.desk import Shown
 from orchestrator.errors import Cancelled
 from orchestrator.escalation import Workplace, take_turn
@@ -27,6 +26,7 @@ from orchestrator.providers import Answer, Cancel
 from orchestrator.recording import Report
 from orchestrator.routing import Choice
 from orchestrator.session import Outcome, Role
+from orchestrator.sessions import fresh_session
 from orchestrator.testing import bedrock_server
 from orchestrator.testing.anthropic_server import Hang
 from orchestrator.testing.openai_server import Reply, reply

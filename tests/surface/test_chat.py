@@ -534,3 +534,25 @@ def test_a_signal_ends_a_piped_chat(shell: Shell, cast: Agents, number: signal.S
 
     assert chat.returncode == 130
     assert [turn["outcome"] for turn in shell.json("session", "show", "--json")["turns"]] == ["cancelled"]
+
+
+def test_the_panel_of_remembered_facts_takes_the_place_of_the_prompt_and_gives_it_back(shell: Shell, cast: Agents) -> None:
+    with OpenAIServer(served("Noted.")) as server:
+        cast(server.url)
+        assert shell.run("memory", "learn", "the shop is\x1b[2J green").returncode == 0
+        with begun(shell) as chat:
+            chat.say("/memory")
+            chat.until("[told]")
+            chat.until("the shop is␛[2J green  [global, core]")
+            chat.type("f")
+            chat.until("forgotten: ")
+            chat.type("\x1b[Z")
+            chat.until("the shop is␛[2J green  [forgotten, ")
+            chat.type("\x1b")
+            chat.until(lambda _: "[archive]" not in chat.screen)
+            chat.say("hello")
+            chat.until("turn 0, completed")
+            chat.say("/memory")
+            chat.until("[told]")
+            chat.process.send_signal(signal.SIGTERM)
+            assert chat.ended() == 130

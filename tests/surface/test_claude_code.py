@@ -130,7 +130,7 @@ def test_t40_conversation_of_one_directory_outlives_a_detour_through_another(sta
     first = play.ask("--escalate", "hello")
 
     for number, turn in enumerate(json.loads(TRIAL.read_text())["turns"], start=2):
-        there = Shell(play.shell.home, places[turn["cwd"]])
+        there = play.shell.elsewhere(play.shell.home, places[turn["cwd"]])
         told = there.json("ask", "--json", "--escalate", "--session", first["session"], "and here?")
 
         assert (told["outcome"], told["answer"]) == ("completed", f"turn {number}")
@@ -146,8 +146,8 @@ def test_t40_another_directory_begins_a_conversation_of_its_own_and_a_link_does_
     (tmp_path / "link").symlink_to(play.shell.cwd)
     first = play.ask("--escalate", "hello")
 
-    other = Shell(play.shell.home, tmp_path / "elsewhere").json("ask", "--json", "--escalate", "and here?")
-    back = Shell(play.shell.home, tmp_path / "link").json("ask", "--json", "--escalate", "back again")
+    other = play.shell.elsewhere(play.shell.home, tmp_path / "elsewhere").json("ask", "--json", "--escalate", "and here?")
+    back = play.shell.elsewhere(play.shell.home, tmp_path / "link").json("ask", "--json", "--escalate", "back again")
 
     assert (other["mode"], other["session"] == first["session"], other["external_session"] == first["external_session"]) == ("first", False, False)
     assert (back["mode"], back["session"], back["external_session"]) == ("continuation", first["session"], first["external_session"])
@@ -190,7 +190,7 @@ def test_copies_of_a_session_never_take_a_turn_in_one_conversation_at_once(stage
     first = play.ask("--escalate", "hello")
     document = play.shell.json("session", "export", "--raw") | ({} if elsewhere else {"id": "copy"})
     (tmp_path / "copy.json").write_text(json.dumps(document))
-    other = Shell(tmp_path / "other-home", play.shell.cwd) if elsewhere else play.shell
+    other = play.shell.elsewhere(tmp_path / "other-home", play.shell.cwd) if elsewhere else play.shell
     other.configure((play.shell.home / "config" / "config.toml").read_text())
     assert other.run("session", "import", str(tmp_path / "copy.json")).returncode == 0
     running = play.shell.start("ask", "--session", first["session"], "--escalate", "--json", "and now?")

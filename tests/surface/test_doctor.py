@@ -113,6 +113,16 @@ def test_a_configuration_that_is_a_link_to_nothing_is_a_problem(machine: Machine
     assert "/nonexistent/config.toml" in found["detail"]
 
 
+def test_a_program_that_only_an_agent_names_is_found(machine: Machine) -> None:
+    machine.claude(LOGGED_IN)
+    program = machine.folder / "elsewhere"
+    (machine.folder / "bin" / "claude").rename(program)
+    machine.config.parent.mkdir(parents=True)
+    machine.config.write_text(f'escalation = "strong"\n[agents.strong]\nprovider = "claude-cli"\nbin = "{program}"\n')
+
+    assert statuses(machine.findings(code=1), "claude") == {"claude": "works"}
+
+
 def test_what_is_no_program_has_a_next_step(machine: Machine) -> None:
     (machine.folder / "bin" / "claude").write_text("no program")
     (machine.folder / "bin" / "claude").chmod(0o755)

@@ -20,9 +20,11 @@ import pytest
 from orchestrator.cli.app import root
 from orchestrator.cli.notify import notification
 from orchestrator.documents.schemas import schemas
+from orchestrator.settings.grants import Grant, GrantStore
 from orchestrator.testing.openai_server import OpenAIServer, chunk, json_reply, reply, sse
 
 from .conftest import Shell
+from .starter import Starter
 
 Document = dict[str, Any]
 
@@ -68,11 +70,11 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document]]:
+def printed(tmp_path_factory: pytest.TempPathFactory, starter: Starter) -> dict[str, list[Document]]:
     """What every command prints in one life of a store: turns that end well and badly, lists full and empty, errors."""
     folder = tmp_path_factory.mktemp("documents")
     (folder / "work").mkdir()
-    run = Run(Shell(folder / "home", folder / "work"))
+    run = Run(Shell(folder / "home", folder / "work", starter=starter))
     with OpenAIServer() as server:
         _configure(run.shell, server.url)
         _empty(run)
@@ -80,6 +82,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Document
         _events(run, server)
         _questions(run)
         _tasks(run, server)
+        _artifacts(run, server)
         _sessions(run, folder)
         _others(run, folder)
     run.documents["notify.command"].append({**notification("answer", session="s", agent="a", text="Done.")})
@@ -145,6 +148,11 @@ def _questions(run: Run) -> None:
     run("questions show", "no-such-question", code=3)
     process.communicate()
     run("questions list", "--all")
+    GrantStore(run.shell.home / "state" / "permissions.json").add(Grant("g1", "local", str(run.shell.cwd), "run(make *)", None, "2026-01-01T00:00:00Z"))
+    run("permissions list")
+    run("permissions revoke", "--all")
+    run("permissions list")
+    run("permissions revoke", "gone", code=3)
 
 
 def _tasks(run: Run, server: OpenAIServer) -> None:
@@ -157,6 +165,16 @@ def _tasks(run: Run, server: OpenAIServer) -> None:
     run("tasks show", task)
     run("tasks cancel", task, code=1)
     run("tasks list")
+
+
+def _artifacts(run: Run, server: OpenAIServer) -> None:
+    """An attached file, and one that is not there."""
+    run("artifacts list")
+    server.add(reply("I see."))
+    (identity,) = run("ask", "--primary", "--file", "claude", "look")["artifacts"]
+    assert len(run("artifacts list")["artifacts"]) == 1
+    assert run("artifacts show", identity)["text"] == (run.shell.cwd / "claude").read_text("utf-8")
+    run("artifacts show", "no-such-artifact", code=3)
 
 
 def _sessions(run: Run, folder: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.settings.grants import Grant, GrantStore
+
 from .conftest import Shell
 
 
@@ -31,9 +33,11 @@ def test_t78_no_id_leads_out_of_the_folder(shell: Shell, identity: str) -> None:
 
 
 def test_every_export_is_kept_though_the_id_comes_again(shell: Shell) -> None:
-    exports = []
+    exports, grants = [], GrantStore(shell.home / "state" / "permissions.json")
     for prompt in ("first", "second"):
         _import(shell, "dup", prompt)
+        grants.add(Grant("g1", "local", str(shell.cwd), "run(make *)", "dup", "2026-01-01T00:00:00Z"))
         exports.append(Path(shell.json("session", "drop", "--json", "dup")["export"]))
+        assert list(grants.list()) == []  # another session of that id inherits nothing
 
     assert [json.loads(path.read_text())["turns"][0]["prompt"] for path in exports] == ["first", "second"]

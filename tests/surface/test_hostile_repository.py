@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -280,3 +282,72 @@ def test_programs_of_an_accepted_file_are_its_own_wherever_one_works(shell: Shel
     assert set((tmp_path / "good").read_text().split()) == {"key.sh", "tool.sh"}
     assert "is not trusted" in linked.stderr
     assert "no agent 'x' is configured" in linked.stderr
+
+
+CLAUDE = """\
+#!{python}
+import json, sys
+with open({calls!r}, "a") as file:
+    file.write(json.dumps(sys.argv[1:]) + "\\n")
+sys.stdin.buffer.readline()
+said = {{"type": "assistant", "message": {{"id": "m1", "role": "assistant", "model": "m", "content": [{{"type": "text", "text": "fine"}}]}}}}
+result = {{"type": "result", "subtype": "success", "is_error": False, "result": "fine", "num_turns": 1}}
+for line in ({{"type": "system", "subtype": "init", "session_id": "s", "model": "m"}}, said, result):
+    print(json.dumps(line), flush=True)
+"""
+
+
+def test_what_claude_code_would_start_by_itself_waits_for_trust(shell: Shell, tmp_path: Path) -> None:
+    calls, held = tmp_path / "calls", ["--setting-sources", "user"]
+    (tmp_path / "claude").write_text(CLAUDE.format(python=sys.executable, calls=str(calls)))
+    (tmp_path / "claude").chmod(0o755)
+    shell.configure(f'primary = "p"\nescalation = "c"\n[agents.p]\nprovider = "embedded"\n[agents.c]\nprovider = "claude-cli"\nbin = "{tmp_path}/claude"\n')
+    settings = shell.cwd / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"hooks": {},\n "env": {"ANTHROPIC_API_KEY": "sk-ant-api03-CANARY-CANARY-CANARY"}}')
+    (shell.cwd / ".mcp.json").write_text("{}")
+
+    planned = shell.json("plan", "--escalate", "hello", "--json")
+    before = shell.json("ask", "--escalate", "hello", "--json")
+    asked = shell.run("trust")
+    accepted = shell.json("trust", "--yes", "--json")
+    after = shell.json("ask", "--escalate", "hello", "--json")
+    settings.write_text(settings.read_text() + " ")
+    changed = shell.run("ask", "--escalate", "hello")
+
+    assert planned["delivery"]["argv"][-2:] == held
+    (notice,) = [notice for notice in before["notices"] if "not trusted" in notice]
+    assert notice == "'c' runs without what is not trusted: .claude/settings.json, .mcp.json. To see it and accept it as it is: escalera trust"
+    assert '    | {"hooks": {},\n' in asked.stdout
+    assert "CANARY" not in asked.stdout + json.dumps(accepted)
+    assert [item["path"] for item in accepted["enables"]] == [".claude/settings.json", ".mcp.json"]
+    assert not any("not trusted" in notice for notice in after["notices"])
+    assert "'c' runs without what is not trusted: .claude/settings.json. To" in changed.stderr
+    assert [json.loads(call)[-2:] == held for call in calls.read_text().splitlines()] == [True, False, True]
+    assert shell.json("trust", "--revoke", "--json")["accepted"] is False
+    assert shell.json("trust", "--list", "--json")["files"] == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "/dev/null"])
+def test_what_is_no_regular_file_can_neither_be_accepted_nor_hold_us_up(shell: Shell, agents: Callable[[str], None], kind: str) -> None:
+    agents("http://127.0.0.1:9/v1")
+    config = shell.cwd / "escalera.toml"
+    os.mkfifo(config) if kind == "pipe" else config.symlink_to(kind)
+
+    results = [shell.run("trust", "--yes"), shell.run("trust", "--yes", str(config))]
+
+    assert [(result.returncode, "is no regular file" in result.stderr) for result in results] == [(2, True), (2, True)]
+    assert shell.json("trust", "--list", "--json")["files"] == []
+
+
+def test_what_trust_lists_cannot_be_forged_by_a_key(shell: Shell, agents: Callable[[str], None]) -> None:
+    agents("http://127.0.0.1:9/v1")
+    (shell.cwd / "escalera.toml").write_text('[agents.local]\n"x\\naccepted\\n" = 1\n"\\u200bmodel" = "m"\n"y = 1  # all is well" = 2\n')
+
+    shown = shell.run("trust").stdout.splitlines()
+
+    assert shown[1:] == [
+        r"  'agents.local.x\naccepted\n' = 1",
+        "  'agents.local.\\u200bmodel' = \"m\"",
+        "  'agents.local.y = 1  # all is well' = 2",
+    ]

@@ -190,7 +190,7 @@ def test_killed_in_the_first_turn_of_a_home(shell: Shell, agents: Callable[[str]
     chance = random.Random(11)
     with OpenAIServer() as server:
         for number in range(max(2, KILLS // 4)):
-            fresh = Shell(shell.home.with_name(f"home-{number}"), shell.cwd)
+            fresh = shell.elsewhere(shell.home.with_name(f"home-{number}"), shell.cwd)
             fresh.configure(f'primary = "local"\n[agents.local]\nprovider = "openai"\nmodel = "m"\nbase_url = "{server.url}"\n')
             server.replace(reply(ANSWER))
             with killed(fresh.start("ask", "first")) as process:

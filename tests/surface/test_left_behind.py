@@ -101,7 +101,7 @@ def test_a_turn_that_runs_is_nobodys_to_end(shell: Shell, tmp_path: Path) -> Non
         document = tmp_path / "session.json"
         document.write_text(shell.run("session", "export", "--raw").stdout)
         (tmp_path / "elsewhere").mkdir()
-        other = Shell(tmp_path / "other", tmp_path / "elsewhere")
+        other = shell.elsewhere(tmp_path / "other", tmp_path / "elsewhere")
         assert other.run("session", "import", str(document)).returncode == 0
         for somebody in (shell, other):
             somebody.run("memory", "learn", "The sign is blue.")

@@ -64,7 +64,14 @@ def test_an_agent_calls_tools_of_a_server_that_crashes_and_comes_back(shell: She
     with OpenAIServer(*script) as server:
         agents(server.url, SERVER)
         document = shell.json("ask", "--json", "use them")
+        plan = ["plan", "--json", "and now?"]
+        planned, changed = shell.each(plan, ["--set", "mcp_servers.t.args=['elsewhere.py']", *plan])
 
+    foreseen, unknown = json.loads(planned.stdout), json.loads(changed.stdout)
+    assert foreseen["tools"] == offered(server.requests[0]) == [tool["function"]["name"] for tool in foreseen["delivery"]["body"]["tools"]]
+    assert [notice for notice in foreseen["notices"] if "the last turn with it listed, just now" in notice]
+    assert foreseen["budget"]["parts"]["tools"] > unknown["budget"]["parts"]["tools"]
+    assert not any(name.startswith("mcp__") for name in unknown["tools"])
     assert (document["outcome"], document["answer"], told(document)) == ("completed", "all done", [])
     assert "mcp__t__say" in offered(server.requests[0])
     first, second = results(server.requests[1])

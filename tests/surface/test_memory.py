@@ -176,7 +176,7 @@ def test_everything_that_is_exported_is_imported_again(shell: Shell, tmp_path: P
     first = shell.json("memory", "export", "--json")
     assert shell.run("memory", "export", "-o", str(tmp_path / "all.json")).returncode == 0
     assert json.loads((tmp_path / "all.json").read_text("utf-8")) == first
-    other = Shell(tmp_path / "other", shell.cwd)
+    other = shell.elsewhere(tmp_path / "other", shell.cwd)
 
     imported = other.json("memory", "import", str(tmp_path / "all.json"), "--json")
 
@@ -234,3 +234,15 @@ def test_control_characters_of_a_fact_do_not_reach_the_terminal(shell: Shell) ->
 
     for command in (("list",), ("why", "red"), ("stale",), ("export",)):
         assert "\x1b" not in shell.run("memory", *command).stdout
+
+
+def test_why_goes_by_no_need_that_has_expired(shell: Shell) -> None:
+    need = {"text": "bake bread", "turn_index": 0, "during": False, "updated_at": "2020-01-01T00:00:00Z", "source": "user"}
+    (shell.cwd / "old.json").write_text(json.dumps({"turns": [], "workspace": str(shell.cwd), "need": need}))
+    (shell.cwd / "facts").write_text('{"content": "bread is baked", "id": "p1"}\n{"content": "ships sail", "id": "p2"}\n')
+    commands = (["session", "import", "old.json"], ["memory", "import", "facts"], ["memory", "why", "ships", "--json"], ["plan", "ships", "--json"])
+
+    *_, why, plan = shell.each(*commands)
+
+    assert [percept["id"] for percept in json.loads(why.stdout)["chosen"]] == ["p2"]
+    assert json.loads(plan.stdout)["percepts"]["sent"] == ["p2"]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +11,7 @@ import pytest
 
 from orchestrator.testing.openai_server import OpenAIServer, chunk, json_reply, sse
 
-from .conftest import PROGRAM, Shell
+from .conftest import Shell
 from .played import Played
 
 PAYLOADS: list[str] = json.loads((Path(__file__).parents[1] / "trials" / "T104.json").read_text("utf-8"))["payloads"]
@@ -22,23 +19,6 @@ EVERY = "".join(f"{payload} then\n" for payload in PAYLOADS)
 OURS = re.compile(r"\x1b\[\?25[lh]|\r(?:\x1b\[1A)?\x1b\[2K|\r\n")
 """What the spinner does: hides and shows the cursor, and clears its own line. A terminal gets a newline as CR LF."""
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def on_terminal(shell: Shell, *arguments: str) -> tuple[int, str]:
-    """The exit code, and everything that the terminal got."""
-    ours, theirs = pty.openpty()
-    environ = shell.environ | {"TERM": "xterm-256color"}
-    process = subprocess.Popen([PROGRAM, "--color", "never", *arguments], cwd=shell.cwd, env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    got = b""
-    try:
-        while block := os.read(ours, 65536):
-            got += block
-    except OSError:  # how Linux says that the other side has gone
-        pass
-    finally:
-        os.close(ours)
-    return process.wait(timeout=30), got.decode("utf-8")
 
 
 def obeyed(text: str) -> list[str]:
@@ -60,12 +40,12 @@ def test_t104_nothing_that_was_written_elsewhere_drives_the_terminal(shell: Shel
     with OpenAIServer(tool, answer, answer, answer, refusal) as server:
         agents(server.url)
         shown = {
-            "live": on_terminal(shell, "ask", "--name", EVERY, EVERY),
-            "plain": on_terminal(shell, "--plain", "ask", EVERY),
-            "document": on_terminal(shell, "ask", "--json", EVERY),
-            "refused": on_terminal(shell, "ask", EVERY),
-            "unknown": on_terminal(shell, "ask", "--agent", EVERY, EVERY),
-            "usage": on_terminal(shell, "ask", f"--{EVERY}"),
+            "live": shell.on_terminal("--color", "never", "ask", "--name", EVERY, EVERY),
+            "plain": shell.on_terminal("--color", "never", "--plain", "ask", EVERY),
+            "document": shell.on_terminal("--color", "never", "ask", "--json", EVERY),
+            "refused": shell.on_terminal("--color", "never", "ask", EVERY),
+            "unknown": shell.on_terminal("--color", "never", "ask", "--agent", EVERY, EVERY),
+            "usage": shell.on_terminal("--color", "never", "ask", f"--{EVERY}"),
         }
     assert [code for code, _ in shown.values()] == [0, 0, 0, 1, 3, 2]
     assert shell.each(["need", "set", EVERY], ["memory", "learn", EVERY])[0].returncode == 0
@@ -79,7 +59,7 @@ def test_t104_nothing_that_was_written_elsewhere_drives_the_terminal(shell: Shel
         "plan --json hello",
         "plan hello",
     ):
-        shown[command] = on_terminal(shell, *command.split())
+        shown[command] = shell.on_terminal("--color", "never", *command.split())
         assert shown[command][0] == 0, shown[command]
 
     assert {command: found for command, (_, text) in shown.items() if (found := obeyed(text))} == {}
@@ -110,10 +90,15 @@ def test_t104_nothing_that_was_written_elsewhere_drives_a_chat(shell: Shell, age
             chat.until("turn 0, completed")
             chat.say("again")
             chat.until("not today")
-            for number, command in enumerate(("/need", "/memory", "/why", "/plan", "/session", "/agent", "/usage")):
+            for number, command in enumerate(("/need", "/memory list", "/why", "/plan", "/session", "/agent", "/usage")):
                 chat.say(command)
                 chat.say(f"/end{number}")
                 chat.until(f"there is no command /end{number}")
+            chat.say("/memory")
+            chat.until("Esc: close")
+            chat.type("\x1b")
+            chat.say("/end")
+            chat.until("there is no command /end")
             chat.type("\x04")
             assert chat.ended() == 0
 
@@ -124,7 +109,7 @@ def test_t104_nothing_that_was_written_elsewhere_drives_a_chat(shell: Shell, age
 def test_a_terminal_shows_who_is_asked_and_then_the_answer(shell: Shell, agents: Callable[[str], None]) -> None:
     with OpenAIServer(sse(chunk({"content": "Hello."}), chunk({}, finish_reason="stop"))) as server:
         agents(server.url)
-        code, shown = on_terminal(shell, "ask", "hello")
+        code, shown = shell.on_terminal("--color", "never", "ask", "hello")
 
     assert code == 0
     assert re.search(r"local \(primary\) is thinking \d:\d\d", shown)

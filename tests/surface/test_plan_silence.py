@@ -9,6 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.clock import SystemClock
+from orchestrator.mcp_client.listings import Described, Listings
+from orchestrator.mcp_client.schema import parameters_of
+from orchestrator.settings.known import KnownSecrets
+from orchestrator.settings.tool_servers import ToolServer
+
 from .conftest import Shell
 
 WATCHED = """
@@ -48,6 +54,7 @@ KINDS = {
     "embedded": "",
     "bedrock": 'model = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"\nregion = "us-east-1"\n',
 }
+SERVER = ToolServer("t", "/bin/server", ("all",))
 SECRETS = ("", 'api_key = { env = "NO_SUCH_KEY_IS_SET" }\n', 'api_key = { cmd = ["/bin/echo", "key"] }\n')
 TURNS = [
     {"role": "escalation", "agent": "strong", "prompt": "p0", "answer": "a0"},
@@ -99,11 +106,15 @@ def test_plan_opens_starts_and_writes_nothing(shell: Shell, tmp_path: Path, nowh
     if stands:
         done = shell.each(["session", "import", str(document)], ["memory", "learn", "The user lives in Sevilla."])
         assert [result.returncode for result in done] == [0, 0]
+        clock = SystemClock()
+        listings = Listings(shell.home / "cache" / "mcp_tools", KnownSecrets(), clock, lambda *_, **__: None, platform=sys.platform)
+        listings.keep(SERVER, str(shell.cwd), [Described("look", "Look.", parameters_of({}))])
     commands = []
     for kind, options in KINDS.items():
         config = tmp_path / f"{kind}.toml"
         agents = "".join(f'[agents.{name}]\nprovider = "{kind}"\n{options}' for name in ("local", "strong"))
-        config.write_text(f'primary = "local"\nescalation = "strong"\n{agents}')
+        server = f'[mcp_servers.t]\ncommand = "{SERVER.command}"\nargs = ["all"]\n'
+        config.write_text(f'primary = "local"\nescalation = "strong"\n{agents}{server}')
         for more in ([], ["--session-file", str(document)]):
             commands += [["--config", str(config), "plan", "--json", *flags, *more, "and now?"] for flags in ([], ["--escalate"], ["--escalate", "--fresh"])]
     before = _files(tmp_path)
@@ -113,6 +124,8 @@ def test_plan_opens_starts_and_writes_nothing(shell: Shell, tmp_path: Path, nowh
     assert [result["seen"] for result in results] == [[]] * len(commands)
     assert [result["code"] for result in results] == [0] * len(commands), results
     assert {json.loads(str(result["out"]))["provider"] for result in results} == set(KINDS)
+    offered = {name for result in results for name in json.loads(str(result["out"]))["tools"] if name.startswith("mcp__")}
+    assert offered == ({"mcp__t__look"} if stands else set())
     assert _files(tmp_path) == before
 
 

@@ -13,13 +13,13 @@ import pytest
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.output import Output
-from orchestrator.cli.sessions import fresh_session
 from orchestrator.escalation import take_turn
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Answer, Cancel
 from orchestrator.recording import Report
 from orchestrator.routing import Choice
 from orchestrator.session import Role
+from orchestrator.sessions import fresh_session
 from orchestrator.testing import bedrock_server, openai_server
 
 from ..conftest import HandClock

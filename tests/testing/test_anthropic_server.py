@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
 import urllib.error
@@ -9,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Hang, Say
+from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Foreign, Hang, Say
 
 
 def post(server: AnthropicServer, path: str = "/v1/messages", **body: object) -> bytes:
@@ -51,6 +52,35 @@ def test_broken_stream_has_no_end():
     assert told[-1]["type"] == "content_block_delta"
 
 
+def test_broken_document_has_no_end():
+    with AnthropicServer([Break("half"), Say("whole")]) as server:
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            post(server)
+        again = json.loads(post(server))
+
+    assert b'"text": "half"' in caught.value.partial
+    assert again["content"][0]["text"] == "whole"
+
+
+def test_document_that_hangs_comes_no_further_until_the_server_closes():
+    server = AnthropicServer([Hang("half")])
+    server.start()
+    parts: list[bytes] = []
+
+    def ask() -> None:
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            post(server)
+        parts.append(caught.value.partial)
+
+    client = threading.Thread(target=ask)
+    client.start()
+    assert server.wait_for_messages(1, 10)
+    server.close()
+    client.join(10)
+
+    assert b'"text": "half"' in parts[0]
+
+
 def test_failure_has_the_form_of_the_api():
     with AnthropicServer([Fail(429, "rate_limit_error", "slow down", {"retry-after": "7"})]) as server:
         with pytest.raises(urllib.error.HTTPError) as caught:
@@ -77,3 +107,16 @@ def test_close_lets_go_of_what_hangs():
     client.join(10)
 
     assert not client.is_alive()
+
+
+def test_broken_stream_may_have_a_whole_block_before():
+    with AnthropicServer([Break("half", whole="all of it")]) as server:
+        told = events(post(server, stream=True))
+
+    assert [event["index"] for event in told if event["type"] == "content_block_stop"] == [0]
+    assert (told[-1]["type"], told[-1]["index"]) == ("content_block_delta", 1)
+
+
+def test_foreign_answer_is_sent_as_it_is():
+    with AnthropicServer([Foreign("<html>log in</html>")]) as server:
+        assert post(server, stream=True) == b"<html>log in</html>"

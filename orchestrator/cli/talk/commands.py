@@ -7,26 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.cli.briefing import Edit, edited_brief
-from orchestrator.cli.continuing import due_questions, with_answers
 from orchestrator.cli.front import Front
-from orchestrator.cli.memory import learned, say_learned, say_percepts
-from orchestrator.cli.need import cleared, restored, say_need, stated, usable_need
+from orchestrator.cli.need import say_need
 from orchestrator.cli.plan import show_plan
-from orchestrator.cli.prompt import with_files
+from orchestrator.cli.prompt import Attached, with_files
 from orchestrator.cli.questions import say_questions
 from orchestrator.cli.session import summary_line
-from orchestrator.cli.sessions import named_session
 from orchestrator.cli.talk.attachments import named_files
 from orchestrator.cli.talk.conversation import Conversation
+from orchestrator.cli.talk.remembered import Remembered
 from orchestrator.cli.usage import say_usage
+from orchestrator.continuing import due_questions, with_answers
 from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.messages import well_formed
+from orchestrator.needs import cleared, restored, stated, usable_need
 from orchestrator.planning.case import Wish
 from orchestrator.planning.plan import revised
 from orchestrator.providers import Cancel
 from orchestrator.quoting import one_line
 from orchestrator.routing import Choice, Pin
 from orchestrator.session import TOLD, Role, State, Turn
+from orchestrator.sessions import named_session
 from orchestrator.settings.problems import did_you_mean, nearest
 from orchestrator.spending import spent, total
 
@@ -50,7 +51,7 @@ COMMANDS = (
     Command("agent", "[NAME]", "all turns go to that agent; without NAME: who there is"),
     Command("fresh", "", "the next escalation turn starts afresh, with the full context"),
     Command("need", "[TEXT|clear|restore]", "what you are trying to do: show, state, forget, bring back"),
-    Command("memory", "[learn TEXT|forget ID]", "remembered facts"),
+    Command("memory", "[WHAT …]", "remembered facts: who is told what, what fades, what has left; list, why, learn, keep, forget, restore …"),
     Command("plan", "[MSG]", "what the next turn would be and would send"),
     Command("why", "", "why the last turn went to whom it went, and how"),
     Command("usage", "", "tokens and cost of this session"),
@@ -70,6 +71,10 @@ def is_command(line: str) -> bool:
     return line.startswith("/") and not line.startswith("//")
 
 
+Attach = Callable[[str], tuple[str, Attached]]
+"""Gives a prompt with the files that it names, and these."""
+
+
 class Leave(Exception):
     """The user wants to go."""
 
@@ -77,9 +82,9 @@ class Leave(Exception):
 class Commands:
     """What a line means: a wish for a turn, or something that is done at once and said through the front's output."""
 
-    def __init__(self, front: Front, talk: Conversation, edit: Edit | None = None) -> None:
-        """`edit` is there where there is a terminal for an editor."""
-        self._front, self._talk, self._edit = front, talk, edit
+    def __init__(self, front: Front, talk: Conversation, edit: Edit | None = None, panel: Callable[[Remembered, Cancel], None] | None = None) -> None:
+        """`edit` is there where there is a terminal for an editor, `panel` where there is a screen to show the facts on."""
+        self._front, self._talk, self._edit, self._panel = front, talk, edit, panel
 
     def understand(self, line: str, *, cancel: Cancel, typed: bool = False, pasted: Sequence[str] = ()) -> Wish | None:
         """The turn that is wanted, if one is. Only what was `typed`, and not `pasted`, names files to attach.
@@ -92,10 +97,10 @@ class Commands:
         if is_command(text):
             return self._command(text, cancel, self._attach(pasted) if typed else _unchanged)
         text = text[1:] if text.startswith("//") else text
-        return Wish(self._attach(pasted)(text) if typed else text)
+        return _wish(self._attach(pasted)(text) if typed else _unchanged(text))
 
-    def _attach(self, pasted: Sequence[str]) -> Callable[[str], str]:
-        def attach(text: str) -> str:
+    def _attach(self, pasted: Sequence[str]) -> Attach:
+        def attach(text: str) -> tuple[str, Attached]:
             files = named_files(text, cwd=Path(self._front.workspace), environ=self._front.environ, foreign=pasted)
             for path in files:
                 self._front.output.notice(f"· attached {one_line(str(path), 300)}")
@@ -103,7 +108,7 @@ class Commands:
 
         return attach
 
-    def _command(self, text: str, cancel: Cancel, attach: Callable[[str], str]) -> Wish | None:
+    def _command(self, text: str, cancel: Cancel, attach: Attach) -> Wish | None:
         name, _, rest = text[1:].partition(" ") if " " in text.partition("\n")[0] else text[1:].partition("\n")
         name, rest = name.strip(), rest.strip()
         match name:
@@ -142,19 +147,19 @@ class Commands:
 
     # -- who gets a turn ---------------------------------------------------------------------------
 
-    def _role(self, role: Role, rest: str, cancel: Cancel, attach: Callable[[str], str]) -> Wish | None:
+    def _role(self, role: Role, rest: str, cancel: Cancel, attach: Attach) -> Wish | None:
         if rest:
-            return Wish(attach(rest), Choice(role=role))
+            return _wish(attach(rest), Choice(role=role))
         self._pin(Pin(role), cancel)
         return None
 
-    def _with_brief(self, rest: str, cancel: Cancel, attach: Callable[[str], str]) -> Wish:
+    def _with_brief(self, rest: str, cancel: Cancel, attach: Attach) -> Wish:
         """The brief is edited here; what is left empty, or a cancel meanwhile, sends nothing."""
         if not rest:
             raise UsageError("/escalate -e is for one message", hint="/escalate -e MSG")
         if self._edit is None:
             raise UsageError("/escalate -e needs a terminal for the editor", hint="/escalate MSG goes without")
-        wish = Wish(attach(rest), Choice(role=Role.ESCALATION))
+        wish = _wish(attach(rest), Choice(role=Role.ESCALATION))
         brief = edited_brief(self._talk.plan(wish.prompt, wish.choice), self._edit)
         cancel.raise_if_set()
         return revised(wish, brief)
@@ -194,19 +199,12 @@ class Commands:
             self._talk.change_need(change, cancel)
         say_need(self._front, self._talk.need())
 
-    def _memory(self, rest: str, _cancel: Cancel) -> None:
-        verb, _, text = rest.partition(" ")
-        match verb:
-            case "":
-                say_percepts(self._front, self._talk.store.percepts(session=self._talk.session.id))
-            case "learn":
-                percept, new = learned(self._front, self._talk.store, text)
-                say_learned(self._front, percept, stored=new)
-            case "forget" if text.strip():
-                percept = self._talk.store.forget(text.strip())
-                self._say(f"forgotten: {percept.id[:8]}  {percept.content}")
-            case _:
-                raise _usage("memory")
+    def _memory(self, rest: str, cancel: Cancel) -> None:
+        remembered = Remembered(self._talk)
+        if rest or self._panel is None:
+            remembered.say(rest)
+        else:
+            self._panel(remembered, cancel)
 
     def _plan(self, rest: str, _cancel: Cancel) -> None:
         show_plan(self._front.output, self._talk.plan(rest))
@@ -235,13 +233,15 @@ class Commands:
         say_usage(self._front, "agent", spent(sums, prices), total(sums, prices))
 
     def _questions(self, _rest: str, _cancel: Cancel) -> None:
-        broker = self._talk.front.broker(self._talk.store)
+        broker, standing = self._talk.front.broker(self._talk.store), self._talk.standing()
         shown = broker.untold(self._talk.session.id) if self._talk.is_stored else ()
         say_questions(self._front, shown)
+        if standing.elsewhere:
+            self._say(f"{standing.elsewhere} more in other sessions: `escalera questions list`")
         if not all(stored.is_pending for stored in shown):
             self._say("/questions send tells the agent what was answered")
         self._say("what an agent asks while it works appears here, and is answered here or with `escalera questions`")
-        if self._talk.standing().state is State.WAITING:
+        if standing.state is State.WAITING:
             self._say("its last answer ended with a question: the next message is the reply; /primary leaves it")
 
     def _send_answers(self, rest: str) -> Wish:
@@ -300,8 +300,12 @@ class Commands:
         self._front.output.say(text)
 
 
-def _unchanged(text: str) -> str:
-    return text
+def _unchanged(text: str) -> tuple[str, Attached]:
+    return text, ()
+
+
+def _wish(attached: tuple[str, Attached], choice: Choice | None = None) -> Wish:
+    return Wish(attached[0], choice or Choice(), files=attached[1])
 
 
 def _same(turns: tuple[Turn, ...]) -> Choice:

@@ -10,14 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.need import Change, change_need, need_document, stand_of
 from orchestrator.cli.plan import EXAMPLE, unborn
-from orchestrator.cli.session import all_turns, forked
-from orchestrator.cli.sessions import begun, fresh_session, held_session
 from orchestrator.crew import Crew
 from orchestrator.dispatch.desk import Shown, Watch
 from orchestrator.errors import EscaleraError, NotFound
 from orchestrator.escalation import Workplace, begin_session, take_turn
+from orchestrator.facts import Told, told_to
+from orchestrator.needs import Change, change_need, need_document, stand_of
 from orchestrator.planning.case import Wish
 from orchestrator.planning.plan import Plan, counted, plan_turn, through_rules
 from orchestrator.providers import Ask, Cancel
@@ -25,6 +24,7 @@ from orchestrator.quoting import one_line
 from orchestrator.recording import Report
 from orchestrator.routing import Choice, Pin, Route, RouteFacts, Rules, route
 from orchestrator.session import TOLD, Outcome, Role, Session, State, Turn, TurnList, TurnLog, used_tools
+from orchestrator.sessions import all_turns, begun, forked, fresh_session, held_session
 from orchestrator.settings.resolution import Settings
 from orchestrator.spending import Spending, total
 from orchestrator.store import Store
@@ -50,6 +50,10 @@ class Standing:
     need: str | None
     spent: Spending | None
     """`None` before the first turn."""
+    asked: int = 0
+    """Questions of agents in this session that are open."""
+    elsewhere: int = 0
+    """Those of other sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +160,10 @@ class Conversation:
             session, log = self.header(), self._log()
             stand = stand_of(self.front, session, log, loaded=self._loaded)
             sums = self.store.usage("session", session=session.id) if self.is_stored else ()
+            questions = self.store.questions(pending=True)
         prices = {agent.name: agent.prices for agent in self.front.settings.agents.values()}
         way = self._next(None if stand.asking is None else stand.asking.agent)
+        here = sum(stored.question.session == session.id for stored in questions)
         return Standing(
             session=session.name or session.id[:8],
             agent="nobody" if way is None else way.agent,
@@ -165,10 +171,20 @@ class Conversation:
             state=stand.session.state,
             need=None if stand.session.need is None else stand.session.need.text,
             spent=total(sums, prices) if sums else None,
+            asked=here,
+            elsewhere=len(questions) - here,
         )
 
     def need(self) -> NeedDocument:
         return need_document(self.front, self.header(), self._log(), loaded=self._loaded)
+
+    def telling(self, agent: str, prompt: str, *, explain: bool = True) -> Told:
+        """Which facts the agent would be told in the next turn, with that prompt; without one as far as the need says. And which not, if that is to be told."""
+        with self.store.snapshot():
+            session = self.header()
+            stated = stand_of(self.front, session, self._log(), loaded=self._loaded).session.need
+            need = None if stated is None else stated.text
+            return told_to(self.front, self.store, agent, prompt or need or "", session, need, explain=explain)
 
     def tell_news(self) -> None:
         """Say which turns other processes took since we looked last."""

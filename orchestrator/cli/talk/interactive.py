@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -14,8 +13,9 @@ from pathlib import Path
 
 from prompt_toolkit.application import in_terminal
 
+from orchestrator.asking import Asking, left_open
 from orchestrator.broker import Waiting
-from orchestrator.cli.asking import Asking, AtTerminal, left_open
+from orchestrator.cli.asking import AtTerminal
 from orchestrator.cli.briefing import editor_of
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import ENDING, cancelled_by_signals
@@ -26,7 +26,9 @@ from orchestrator.cli.talk.commands import Commands, Leave, is_command
 from orchestrator.cli.talk.completion import Words
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.cli.talk.lines import CANCELLED, told
+from orchestrator.cli.talk.panel import Panel, PanelScreen
 from orchestrator.cli.talk.past import Past
+from orchestrator.cli.talk.remembered import VERBS, Remembered
 from orchestrator.cli.talk.screen import Actions, Screen
 from orchestrator.cli.talk.status import status_line
 from orchestrator.cli.talk.view import Bare, Coloured, View, between_words
@@ -85,15 +87,22 @@ class _ToEdit:
 
 
 @dataclass(frozen=True, slots=True)
+class _ToLookThrough:
+    panel: Panel
+    cancel: Cancel
+    closed: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
 class _ToScreen(Output):
     """The program's output while the chat is on the screen."""
 
     put: Callable[[str, str], None] = lambda _kind, _text: None
 
-    def say(self, text: str = "") -> None:  # type: ignore[override]  # the others need no object
+    def say(self, text: str = "") -> None:
         self.put("say", text)
 
-    def notice(self, text: str) -> None:  # type: ignore[override]
+    def notice(self, text: str) -> None:  # type: ignore[override]  # the other needs no object
         self.put("notice", text)
 
     def heading(self, text: str) -> None:
@@ -104,7 +113,7 @@ class Interactive:
     """The chat. Everything but `_work` and what it calls runs in the event loop's thread."""
 
     def __init__(self, front: Front, talk: Conversation) -> None:
-        self._front, self._talk, self._commands = front, talk, Commands(front, talk, self._edited)
+        self._front, self._talk, self._commands = front, talk, Commands(front, talk, self._edited, self._looked_through)
         self._output = front.output
         self._ink = Coloured() if front.output.color else Bare()
         self._items: asyncio.Queue[object] = asyncio.Queue()
@@ -123,16 +132,17 @@ class Interactive:
             completer=Words(self._arguments(), cwd=Path(front.workspace), environ=front.environ),
             color=front.output.color,
             focus=self._rings or bool(front.settings.value("notify.command")),
+            stdout=front.output.stdout,
             gone=self._gone,
         )
         self._view = View(self._ink, self._screen.print, lambda: self._screen.width, front.clock.monotonic)
         self._screen.tail = lambda: self._view.tail
-        self._screen.activity = lambda: self._view.activity(sys.stdout.encoding) + self._queue_text()
+        self._screen.activity = lambda: self._view.activity(self._output.stdout.encoding) + self._queue_text()
         self._screen.status = lambda width: status_line(self._standing, asks=self._asks, width=width)
 
     def run(self) -> int:
         """Until the user leaves: the exit code."""
-        self._front.say_through(_ToScreen(self._output.interactive, self._output.color, self._output.plain, self._put))
+        self._front.say_through(_ToScreen(self._output.interactive, self._output.color, self._output.plain, self._put, own_stdout=self._output.own_stdout))
         try:
             return self._screen.run(self._started)
         except EOFError:  # the terminal has gone
@@ -268,6 +278,14 @@ class Interactive:
         self._post(waiting)
         return waiting.done.result()
 
+    def _looked_through(self, facts: Remembered, cancel: Cancel) -> None:
+        """Show the panel of facts until the user closes it."""
+        look = _ToLookThrough(Panel(facts), cancel, threading.Event())
+        forget = cancel.on_cancel(look.closed.set)
+        self._post(look)
+        look.closed.wait()
+        forget()
+
     def _post(self, item: object) -> None:
         """Hand something over to the loop; when that has ended, there is nobody to see it."""
         if self._loop is not None:
@@ -304,6 +322,8 @@ class Interactive:
                 await self._ask(asked)
             case _ToEdit() as edit:
                 await self._edit(edit)
+            case _ToLookThrough() as look:
+                await self._look_through(look)
             case _Job() as job:
                 self._ended(job)
 
@@ -328,13 +348,26 @@ class Interactive:
         self._view.end()
         try:
             async with in_terminal():
-                edit.done.set_result(await asyncio.to_thread(editor_of(self._front.environ, self._front.cwd), edit.text))
+                edit.done.set_result(await asyncio.to_thread(editor_of(self._front.environ, self._front.cwd, self._output.stdout), edit.text))
         except EscaleraError as error:
             edit.done.set_exception(error)
         finally:
             if not edit.done.done():
                 edit.done.set_exception(Cancelled("the chat has ended"))
         self._view.begin("working", quiet=0.3)
+
+    async def _look_through(self, look: _ToLookThrough) -> None:
+        """Give the terminal away to the panel, which a cancel closes."""
+        self._view.end()
+        screen = PanelScreen(look.panel, self._screen.app.output, color=self._output.color)
+        forget = look.cancel.on_cancel(screen.close)
+        try:
+            async with in_terminal():
+                if not look.cancel.is_set():
+                    await screen.run()
+        finally:
+            forget()
+            look.closed.set()
 
     def _ended(self, job: _Job) -> None:
         self._view.end()
@@ -406,7 +439,7 @@ class Interactive:
             "retry": self._agents,
             "session": self._sessions,
             "need": lambda: [("clear", "forget it"), ("restore", "bring the last one back")],
-            "memory": lambda: [("learn", "keep a fact"), ("forget", "take one out"), *self._facts()],
+            "memory": lambda: [*VERBS.items(), *self._facts()],
         }
 
     def _agents(self) -> Iterable[tuple[str, str]]:
@@ -420,7 +453,8 @@ class Interactive:
     def _facts(self) -> Iterable[tuple[str, str]]:
         with suppress(EscaleraError):
             for percept in self._talk.store.percepts(session=self._talk.session.id):
-                yield f"forget {percept.id[:8]}", percept.content
+                for verb in ("forget", "keep", "everywhere"):
+                    yield f"{verb} {percept.id[:8]}", percept.content
 
 
 def _warm_up(color: bool) -> None:

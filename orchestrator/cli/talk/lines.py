@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from orchestrator.cli.asking import POLL, Asking, AtTerminal, left_open
+from orchestrator.asking import Asking, left_open
+from orchestrator.cli.asking import POLL, AtTerminal
 from orchestrator.cli.briefing import editor_of
 from orchestrator.cli.front import Front
 from orchestrator.cli.interrupts import cancelled_by_signals
-from orchestrator.cli.output import write
 from orchestrator.cli.talk.commands import Commands, Leave
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.cli.watch import watcher_for
@@ -29,7 +29,7 @@ class Lines:
 
     def __init__(self, front: Front, talk: Conversation) -> None:
         self._front, self._talk = front, talk
-        self._commands = Commands(front, talk, editor_of(front.environ, front.cwd) if front.output.interactive else None)
+        self._commands = Commands(front, talk, editor_of(front.environ, front.cwd, front.output.stdout) if front.output.interactive else None)
         self._typed = front.output.interactive
         """Somebody sits there: they are prompted, and a cancelled turn is not the end."""
         self._input = _Input()
@@ -58,7 +58,7 @@ class Lines:
         warned = False
         while True:
             if self._typed:
-                write(sys.stdout, "> ")
+                self._front.output.print_text("> ")
             cancel = Cancel()
             with cancelled_by_signals(cancel, self._front.clock.monotonic):
                 line = self._input.line(cancel.is_set)

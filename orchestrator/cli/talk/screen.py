@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -51,7 +50,7 @@ class Actions:
 class Screen:
     """Draws, and reads keys. All of it in the thread of the event loop; `tail`, `activity` and `status` are read whenever it draws."""
 
-    def __init__(self, keys: Actions, *, history: History, completer: Completer, color: bool, focus: bool, gone: Callable[[], None]) -> None:
+    def __init__(self, keys: Actions, *, history: History, completer: Completer, color: bool, focus: bool, stdout: TextIO, gone: Callable[[], None]) -> None:
         """`focus`: ask the terminal to tell when it loses the focus. `gone` is called when it cannot be written any more."""
         self.tail: Callable[[], str] = str
         self.activity: Callable[[], str] = str
@@ -59,7 +58,7 @@ class Screen:
         self.has_focus = True
         self._keys, self._focus = keys, focus
         self._pasted: list[str] = []
-        self._output = _Output(sys.stdout, gone)
+        self._output = _Output(stdout, gone)
         self.buffer = Buffer(completer=ThreadedCompleter(completer), complete_while_typing=True, history=history, multiline=True)
         self.app: Application[int] = Application(
             layout=self._layout(),
@@ -191,22 +190,23 @@ def last_lines(text: str, width: int, count: int) -> list[str]:
     """The text's last lines as a terminal of that width breaks them, `count` at most."""
     lines: list[str] = []
     for line in reversed(text.split("\n") if text else []):
-        lines[:0] = _broken(line.expandtabs(), width)
+        lines[:0] = broken(line.expandtabs(), width)
         if len(lines) >= count:
             break
     return lines[-count:]
 
 
-def _broken(line: str, width: int) -> list[str]:
-    broken, used = [""], 0
+def broken(line: str, width: int) -> list[str]:
+    """One line as a terminal of that width breaks it."""
+    lines, used = [""], 0
     for character in line:
         wide = get_cwidth(character)
         if used + wide > width:
-            broken.append("")
+            lines.append("")
             used = 0
-        broken[-1] += character
+        lines[-1] += character
         used += wide
-    return broken
+    return lines
 
 
 def _rows(text: Callable[[], StyleAndTextTuples]) -> ConditionalContainer:

@@ -16,12 +16,11 @@ _SHORTEST_NEED = 12
 def status_line(standing: Standing, *, asks: bool, width: int) -> str:
     """At most `width` characters: the need is shortened first, then the cost is left out, then the end is cut."""
     pinned = " (pinned)" if standing.pinned else ""
-    needed = ["needs you"] if asks or standing.state is State.WAITING else []
     head = [
         one_line(standing.session, 24),
         f"{one_line(standing.agent, 24)}{pinned}",
         *([standing.state.value] if standing.state is not State.ROUTING else []),
-        *needed,
+        *_needed(standing, asks=asks),
     ]
     tokens, cost = ([], []) if standing.spent is None else ([_tokens(standing.spent)], [_cost(standing.spent)])
     for tail in ([*tokens, *cost], tokens):
@@ -34,6 +33,13 @@ def status_line(standing: Standing, *, asks: bool, width: int) -> str:
     else:
         line = SEPARATOR.join([*head, *tokens])
     return clean(line, keep_newlines=False)[:width]
+
+
+def _needed(standing: Standing, *, asks: bool) -> list[str]:
+    """How many questions wait for the user: those of this session, with the one that an answer ended with, and those of others."""
+    here = max(standing.asked + (standing.state is State.WAITING), int(asks))
+    counts = [*([str(here)] if here else []), *([f"{standing.elsewhere} elsewhere"] if standing.elsewhere else [])]
+    return [f"needs you ({', '.join(counts)})"] if counts else []
 
 
 def _cost(spent: Spending) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.exchange import Exchange
@@ -24,14 +24,17 @@ class ConverseExchange(Exchange[StreamEvent]):
         self.failed: Exception | None = None
         """What ended the call, if not its own end."""
 
-    def events(self) -> Iterator[StreamEvent]:
-        """The events as they come, until they end or break, or until the grace is over. Raises `TimedOut`, `Cancelled`."""
+    def events(self) -> Iterator[Sequence[StreamEvent]]:
+        """The events as they come, those together that came meanwhile, until they end or break, or until the grace is over.
+
+        Raises `TimedOut`, `Cancelled`.
+        """
         while True:
             item = self.next()
-            if item is OPENED:
-                self.opened = True
-            elif item is None or isinstance(item, Exception):
+            if item is None or isinstance(item, Exception):
                 self.failed = item
                 return
-            else:
-                yield item
+            come = [item, *self.at_hand()]
+            self.opened = self.opened or come[0] is OPENED
+            if events := [event for event in come if event is not OPENED]:
+                yield events

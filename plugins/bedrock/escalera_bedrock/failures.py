@@ -24,6 +24,7 @@ from orchestrator.errors import (
     Unavailable,
 )
 from orchestrator.messages import well_formed
+from orchestrator.retry_after import wait_in_words
 
 WORDS_MAX = 600
 """Characters of AWS's own words in a message of ours."""
@@ -148,13 +149,18 @@ def error_of(failure: Failure, *, now: datetime, profile: str | None) -> Provide
         kind = InvalidRequest
     message, hint = _message(failure), _hint(kind, failure, profile)
     if issubclass(kind, Transient):
-        return kind(message, retry_after=retry_after(failure.headers, now), hint=hint)
+        return kind(message, retry_after=_wait(failure, now), hint=hint)
     if kind is ContextOverflow:
         limit, needed = overflow_numbers(failure.text)
         return ContextOverflow(message, limit=limit, needed=needed, hint=hint)
     if kind is TimedOut:
         return TimedOut(message, which="turn", hint=hint)
     return kind(message, hint=hint)
+
+
+def _wait(failure: Failure, now: datetime) -> float | None:
+    told = retry_after(failure.headers, now)
+    return wait_in_words(failure.words) if told is None else told
 
 
 _REFUSED_BY_MODEL = frozenset({400, 403, 404, 413, 422})

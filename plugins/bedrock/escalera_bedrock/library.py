@@ -42,15 +42,27 @@ _UNREADABLE = (ParserError, ResponseParserError, ValueError)
 
 
 def events_in(stream: Any) -> Iterator[Mapping[str, Any]]:  # botocore.eventstream.EventStream
-    """The events of a stream, as iterating over it gives them; but an exception that boto3 has no description of keeps its name and words."""
+    """The events of a stream, as iterating over it gives them; but an exception that boto3 has no description of keeps its name and words.
+
+    Raises `ResponseParserError` for an event that is no JSON object, of which boto3 makes an empty one.
+    """
     for frame in stream._event_generator:
         try:
             event = stream._parse_event(frame)
         except aws.EventStreamError as error:
             _name(error, frame.headers.get(":exception-type"), frame.payload)
             raise
+        if event and not all(event.values()):
+            _require_object(frame.payload)
         if event:
             yield event
+
+
+def _require_object(payload: bytes) -> None:
+    with suppress(ValueError):
+        if not payload or isinstance(read_json(payload.decode("utf-8")), dict):
+            return
+    raise ResponseParserError(f"an event that is no JSON object: {payload[:200]!r}")
 
 
 def _name(error: aws.EventStreamError, name: object, payload: bytes) -> None:

@@ -14,7 +14,8 @@ from escalera_bedrock.answer import Answer, events_of
 from escalera_bedrock.body import Shape, as_json, converse_body
 from escalera_bedrock.failures import Failure, affordable_tokens, error_of, failure_of, has_expired, refuses_caching, refuses_streaming
 from escalera_bedrock.options import BedrockOptions
-from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOfFunds, ProtocolError, ProviderError, RateLimited
+from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOfFunds, ProtocolError, ProviderError, RateLimited, Unavailable
+from orchestrator.exchange import joined_texts
 from orchestrator.providers import NO_WIRE, AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts, Wire
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ class BedrockProvider:
         answer = Answer(where=self._where, model=self._options.model, new_id=_new_call_id)
         try:
             with ConverseExchange(lambda stop: self._send(body, request.timeouts, stop, request.wire), request.timeouts, cancel, where=self._where) as exchange:
-                for event in exchange.events():
-                    yield from answer.event(event)
+                for events in exchange.events():
+                    yield from joined_texts(told for event in events for told in answer.event(event))
                     if answer.ended:
                         exchange.complete()
                 if exchange.failed is not None and not answer.ended:
@@ -206,6 +207,8 @@ class BedrockProvider:
             return CheckResult(False, "no_credentials" if failure is None else "refused", told.message, told.hint)
         if isinstance(told, ModelNotFound):
             return CheckResult(False, "unknown_model", told.message, told.hint)
+        if isinstance(told, Unavailable) and failure is None:  # nobody answered: what Bedrock says of itself is a failure of it
+            return CheckResult(False, "unreachable", told.message, told.hint)
         return CheckResult(False, "quota" if isinstance(told, RateLimited | OutOfFunds) else "error", told.message, told.hint)
 
 

@@ -236,7 +236,7 @@ def test_check_sends_nothing_without_credentials_or_region(bare: None) -> None:
 
 def test_check_of_an_endpoint_where_nobody_listens() -> None:
     result = bedrock("http://127.0.0.1:1").check()
-    assert (result.ok, result.status) == (False, "error")
+    assert (result.ok, result.status) == (False, "unreachable")
     assert result.hint
 
 

@@ -123,6 +123,7 @@ def test_waits_are_read_in_every_unit(headers: dict[str, str], seconds: float | 
 
 def test_a_wait_that_aws_names_is_in_the_error() -> None:
     assert play(fail(429, "ThrottlingException", "x", headers={"x-amz-retry-after": "1500"})).error.retry_after == 1.5
+    assert play(fail(429, "ThrottlingException", "Try again in 20 seconds.")).error.retry_after == 20
 
 
 def test_hints_say_what_to_do() -> None:

@@ -76,6 +76,20 @@ def test_a_changed_byte_is_noticed() -> None:
     assert turn.parts == ()
 
 
+@pytest.mark.parametrize("payload", [b'{"contentBlockIndex": 0, "del', b"[]", b"no JSON", b'{"delta": "\xff"}', b"7"])
+@pytest.mark.parametrize("name", ["contentBlockDelta", "messageStop"])
+def test_an_event_that_is_no_json_object_is_an_error_and_never_left_out(name: str, payload: bytes) -> None:
+    broken = frame({":event-type": name, ":message-type": "event", ":content-type": "application/json"}, payload)
+    turn = play(Reply([*stream(delta(0, text="half ")).writes, broken, *stream(STOP, metadata()).writes]))
+    assert (type(turn.error), turn.error.partial) == (ProtocolError, "half ")
+    assert turn.parts == ()
+
+
+def test_events_without_content_are_no_error() -> None:
+    empty = [frame({":event-type": "contentBlockDelta", ":message-type": "event"}, payload) for payload in (b"", b"{}")]
+    assert play(Reply([*stream(delta(0, text="all")).writes, *empty, *stream(STOP).writes])).parts == (Text("all"),)
+
+
 def test_blocks_are_kept_apart_by_their_index_however_they_are_mixed() -> None:
     start = [{"contentBlockStart": {"contentBlockIndex": n, "start": {"toolUse": {"toolUseId": f"t{n}", "name": "look"}}}} for n in (1, 2)]
     pieces = [delta(2, toolUse={"input": '{"n":'}), delta(1, toolUse={"input": '{"n"'}), delta(2, toolUse={"input": "2}"}), delta(1, toolUse={"input": ":1}"})]

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import IO, Literal
 
 from escalera_claude_cli import processes
-from escalera_claude_cli.command import command_line, json_line, program_path
+from escalera_claude_cli.command import command_line, conversation_of, json_line, program_path
 from escalera_claude_cli.environment import CONVERSATION_MARK
 from escalera_claude_cli.lines import Line, LineReader, Noise, Skipped
 from escalera_claude_cli.options import ClaudeOptions
@@ -22,7 +22,7 @@ from escalera_claude_cli.prompt_file import SystemPromptFile
 from escalera_claude_cli.timing import Timing
 from orchestrator.errors import InvalidRequest
 from orchestrator.messages import well_formed
-from orchestrator.providers import NO_WIRE, Conversation, Wire
+from orchestrator.providers import NO_WIRE, Request, Wire
 
 STDERR_TAIL = 64 * 1024
 CHUNK = 256 * 1024
@@ -54,9 +54,8 @@ class Child:
     def __init__(
         self,
         options: ClaudeOptions,
-        conversation: Conversation,
+        request: Request,
         *,
-        cwd: str,
         environ: Mapping[str, str],
         marks: Mapping[str, str],
         timing: Timing,
@@ -66,10 +65,11 @@ class Child:
         self._on_windows = platform == "win32"
         self._marks = marks
         self._timing = timing
+        conversation = conversation_of(request)
         self._file = SystemPromptFile(conversation.system_text)
         try:
-            argv = command_line(options, conversation, program=program_path(options.bin, platform), system_prompt_file=self._file.path)
-            self._process = _start(argv, cwd, {**environ, **marks})
+            argv = command_line(options, request, program=program_path(options.bin, platform), system_prompt_file=self._file.path)
+            self._process = _start(argv, request.workspace, {**environ, **marks})
             self._call = json_line({"argv": argv, "system_prompt_file": well_formed(conversation.system_text)})
         except BaseException:
             self._file.remove()

@@ -20,8 +20,13 @@ _MENTION = re.compile(r"(?<![A-Za-z0-9._%+\\@-])@")
 """An `@` that no word stands in front of. Claude Code takes fewer of them for a mention; which ones has changed before."""
 
 
-def command_line(options: ClaudeOptions, conversation: Conversation, *, program: str, system_prompt_file: str) -> list[str]:
-    """The argument list. Texts never stand in it: one argument may hold 128 KiB at most, and everyone can read it."""
+def command_line(options: ClaudeOptions, request: Request, *, program: str, system_prompt_file: str) -> list[str]:
+    """The argument list. Texts never stand in it: one argument may hold 128 KiB at most, and everyone can read it.
+
+    `--print` asks nobody whether the workspace is trusted: its hooks and servers would start at once. With the user's settings alone none of
+    the project's do, neither from `.claude` nor from a `.mcp.json` (seen with 2.1.197); given twice, the last one counts.
+    """
+    conversation = conversation_of(request)
     model = options.model or conversation.model
     return [
         *(program, "--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
@@ -34,6 +39,7 @@ def command_line(options: ClaudeOptions, conversation: Conversation, *, program:
         *(["--mcp-config", options.mcp_config] if options.mcp_config else []),
         *(["--permission-mode", options.permission_mode] if options.permission_mode else []),
         *options.extra_args,
+        *(["--setting-sources", "user"] if request.unaccepted else []),
     ]
 
 
@@ -60,7 +66,7 @@ def preview(options: ClaudeOptions, request: Request) -> dict[str, Any]:  # the 
     """The call as a plan shows it: nothing is started, looked for or written."""
     conversation = conversation_of(request)
     return {
-        "argv": command_line(options, conversation, program=options.bin, system_prompt_file=FILE_PLACEHOLDER),
+        "argv": command_line(options, request, program=options.bin, system_prompt_file=FILE_PLACEHOLDER),
         "system_prompt_file": well_formed(conversation.system_text),
         "stdin": user_line(request),
     }

@@ -78,6 +78,12 @@ def works_through(environ: Mapping[str, str], backend: str) -> bool:
     return environ.get(backend, "").lower() not in ("", "0", "false", "no", "off")
 
 
+def renews_login(environ: Mapping[str, str]) -> bool:
+    """Whether it may sign in anew when it is refused: with a login or a helper of its own, or a cloud's; not with a key or token that it is given."""
+    given = any(environ.get(name) for name in LOGINS)
+    return not given or any(works_through(environ, backend) for backend in BACKENDS)
+
+
 def _is_own(name: str, environ: Mapping[str, str], options: ClaudeOptions) -> bool:
     """Whether it signs in with that: on Bedrock with what AWS tools take, as an agent of ours on Bedrock does."""
     setting = options.env.get("CLAUDE_CODE_USE_BEDROCK")

@@ -16,7 +16,7 @@ from orchestrator.errors import ProviderError
 from orchestrator.providers import AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request
 
 CAPABILITIES = Capabilities(
-    keeps_conversation=True, takes_tools=False, streams=True, reports_usage=True, reports_cost=True, asks_permissions=True, profile="none"
+    keeps_conversation=True, takes_tools=False, streams=True, reports_usage=True, reports_cost=True, asks_permissions=True, obeys_workspace=True, profile="none"
 )
 
 

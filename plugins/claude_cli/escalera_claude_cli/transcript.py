@@ -30,6 +30,23 @@ NOISE_KEPT = 2000
 CUT = ("max_tokens", "model_context_window_exceeded")
 """Why an answer stopped that a limit has cut."""
 
+UNTOLD = (
+    (re.compile(r"api returned an empty or malformed response", re.IGNORECASE), 1, 1),
+    (re.compile(r"issue with the selected model", re.IGNORECASE), 1, 1),
+    (re.compile(r"api error: overloaded\s*$", re.IGNORECASE), 2, 2),
+    (re.compile(r"connection to the api was lost", re.IGNORECASE), 2, 3),
+)
+"""How often a request was sent again before an error with these words, where no stream had begun: without the second way, and with it.
+
+Seen with 2.1.197: what is no answer, and a 404, is asked for once more, without a stream; a stream that is lost, or tells of an overload,
+before its first event is opened three times, whatever the environment bounds, and then the second way taken. No line tells of any of it.
+"""
+REPEATED = re.compile(r"repeated 529", re.IGNORECASE)
+"""Words of the third overload in a row, and of a fourth on the second way, some of them announced and some not."""
+
+_UNSAID = object()
+"""In the place of what older versions do not tell."""
+
 PASSING_TOOLS = frozenset({"Bash", "Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "WebFetch", "WebSearch", "TodoWrite", "AskUserQuestion"})
 """Tools that change nothing in the process itself. Others start agents in the background, leave plan mode, go to another folder, set timers."""
 
@@ -59,6 +76,10 @@ class Stream:
     text: str = ""
     """Shown, and not yet in an `assistant` event."""
     shown: bool = False
+    begun: bool = False
+    """Whether it began as one does."""
+    reasoned: bool = False
+    """Whether it named why it ends; from then on nothing is missing but its last event."""
     counted: bool = False
     """Whether that it was asked for again is among the retries."""
 
@@ -87,11 +108,13 @@ class Transcript:
         self.answered = False
         """Whether more than the CLI's own beginnings came."""
         self.retries = 0
-        """How often the CLI has asked again by itself: announced, after an answer that broke off, or after one without a word."""
+        """How often the CLI has asked again by itself: announced, after an answer that broke off, after one without a word, or by `UNTOLD`."""
         self.retry_delay = 0.0
         """Seconds of silence that the last line announced."""
         self.emitted = False
         """Whether anything of an answer came, also of one that was asked for again."""
+        self.streamed = False
+        """Whether an answer was streamed, so that it said itself why it ended."""
         self.said_anything = False
         self.tool_calls = 0
         self.settled = True
@@ -105,6 +128,8 @@ class Transcript:
         """What the last of them ends with: all of it, or the part behind a cut."""
         self._draft: Draft | None = None
         self._stream: Stream | None = None
+        self._reason: str | None = None
+        """Why the last answer stopped that said so."""
         self._answer_ended = False
         """Whether an answer ended, and nothing yet that is a reason to send another request."""
 
@@ -114,6 +139,12 @@ class Transcript:
         draft = _text(self._draft.parts) if self._draft else ""
         unfinished = self._stream.text if self._stream else ""
         return "\n\n".join(text for text in (*self._texts, draft + unfinished) if text)
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether the last answer has no end: its stream is open, and nobody said why it would end – the result has at most the reason of an earlier one."""
+        reason = _mapping(self.result).get("stop_reason", _UNSAID)
+        return self._stream is not None and self._stream.begun and not self._stream.reasoned and (reason is None or reason == self._reason)
 
     def take(self, item: Line | Noise | Skipped) -> Iterator[Event]:
         """The events that a line amounts to; unknown ones amount to none."""
@@ -165,12 +196,11 @@ class Transcript:
             self.served = self.model = _string(line.get("model")) or self.model
             yield from self._take_session_id(line)
         elif line.get("subtype") == "api_retry":
-            self.retry_delay = (_number(line.get("retry_delay_ms")) or 0.0) / 1000
+            self.retry_delay = announced_wait(line)
             self.retries += 1
             yield from self._withdraw()
-            cause = " ".join(str(line[key]) for key in ("error_status", "error") if line.get(key))
             attempt, most = line.get("attempt"), line.get("max_retries")
-            yield Notice(f"Claude Code asks again in {self.retry_delay:.1f} s ({cause or 'no reason given'}; attempt {attempt} of {most})")
+            yield Notice(f"Claude Code asks again in {self.retry_delay:.1f} s ({told_cause(line)}; attempt {attempt} of {most})")
 
     def _take_session_id(self, line: Line) -> Iterator[Event]:
         found = _string(line.get("session_id"))
@@ -183,7 +213,8 @@ class Transcript:
             case "message_start":
                 self._count_unreasoned()
                 yield from self._withdraw()
-                self._stream = Stream(_message_id(_mapping(event.get("message"))))
+                self._stream = Stream(_message_id(_mapping(event.get("message"))), begun=True)
+                self.streamed = True
             case "content_block_start":
                 self.emitted = self.emitted or _string(_mapping(event.get("content_block")).get("type")) not in ("", "text", "thinking")
             case "content_block_delta":
@@ -194,10 +225,21 @@ class Transcript:
                 self._answer_ended = True
                 if not (self._draft and self._draft.cut):
                     yield from self._finish_draft()
-            case "message_delta" if self._draft:
-                self._draft.cut = _mapping(event.get("delta")).get("stop_reason") in CUT
+            case "message_delta":
+                self._take_reason(_mapping(event.get("delta")).get("stop_reason"))
             case _:
                 pass
+
+    def _take_reason(self, reason: object) -> None:
+        self._end_for(reason)
+        if self._draft:
+            self._draft.cut = reason in CUT
+
+    def _end_for(self, reason: object) -> None:
+        if isinstance(reason, str):
+            self._reason = reason
+            if self._stream:
+                self._stream.reasoned = True
 
     def _take_delta(self, delta: Mapping[str, Any]) -> Iterator[Event]:
         stream = self._stream = self._stream or Stream(None)
@@ -213,13 +255,14 @@ class Transcript:
         message = _mapping(line.get("message"))
         model = _string(message.get("model"))
         if model == SYNTHETIC:
-            self._count_broken()
             self.own_error = _string(line.get("error")) or self.own_error
             self.own_text = _text(_parts(message, model))
+            self._count_broken()
             return
         identity = _message_id(message)
         if self._stream and self._stream.id and identity and self._stream.id != identity:
             yield from self._withdraw()
+        self._end_for(message.get("stop_reason"))  # while it is streamed, its blocks come without
         if self._draft and self._draft.cut:
             self._draft.goes_on_as(identity)
         elif self._draft is None or self._draft.id != identity:
@@ -281,11 +324,21 @@ class Transcript:
         self._answer_ended = False
 
     def _count_broken(self) -> None:
-        """An error stands in the place of an answer that was begun: it was asked for again, unless it was too far on for that."""
+        """An error stands in the place of an answer. One that was begun was asked for again, unless it was too far on for that."""
         stream = self._stream
-        if stream and self._asks_again and not stream.counted and not (self._draft and self._draft.id == stream.id):
+        if stream is None:
+            self._count_untold()
+        elif self._asks_again and not stream.counted and not (self._draft and self._draft.id == stream.id):
             stream.counted = True
             self.retries += 1
+
+    def _count_untold(self) -> None:
+        """No answer was begun: only the words of the error tell how often it was asked for."""
+        for words, without, with_second_way in UNTOLD:
+            if words.search(self.own_text):
+                self.retries += with_second_way if self._asks_again else without
+        if REPEATED.search(self.own_text):
+            self.retries = max(self.retries, 3 if self._asks_again else 2)
 
     def _finish_draft(self) -> Iterator[Event]:
         draft, self._draft = self._draft, None
@@ -294,6 +347,16 @@ class Transcript:
                 self._texts.append(text)
                 self._last_piece = _text(draft.parts[draft.begun :])
             yield MessageDone(tuple(draft.parts))
+
+
+def announced_wait(line: Line) -> float:
+    """Seconds that an `api_retry` line names."""
+    return (_number(line.get("retry_delay_ms")) or 0.0) / 1000
+
+
+def told_cause(line: Line) -> str:
+    """Why it asks again, as an `api_retry` line says."""
+    return " ".join(str(line[key]) for key in ("error_status", "error") if line.get(key)) or "no reason given"
 
 
 def _parts(message: Mapping[str, Any], model: str) -> list[Part]:

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from escalera_claude_cli import processes
 from escalera_claude_cli.child import PIPE_GRACE, Child, EndOfOutput, Nothing, Output, Silence
 from escalera_claude_cli.command import conversation_of, json_line, user_line
-from escalera_claude_cli.environment import marks, own_repeats
+from escalera_claude_cli.environment import marks, own_repeats, renews_login
 from escalera_claude_cli.lines import Line
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.permissions import answer_request
 from escalera_claude_cli.timers import Timers
 from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.transcript import Transcript
-from escalera_claude_cli.verdict import Ending, judge
+from escalera_claude_cli.verdict import Ending, judge, refused_wait
 from escalera_claude_cli.waiting import Waiting, terms_of
 from orchestrator.errors import Cancelled, ProviderError, SessionInUse, TimedOut
 from orchestrator.providers import Ask, Cancel, Event, Notice, Request, UsageReport
@@ -44,12 +44,12 @@ def run_turn(
 
     But for a child that may have the next turn of its conversation, too: with `waiting`, and after a good end only.
     """
-    conversation = conversation_of(request)
+    conversation, renews = conversation_of(request), renews_login(environ)
     if waiting is not None:
         child = waiting.take(terms_of(options, request, conversation) if conversation.action == "resume" else None, cancel)
         if child is not None:
             with contextlib.suppress(_Unheard):
-                yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
+                yield from _turn_of(child, options, request, timing, cancel, ask, waiting, renews)
                 return
     turn_marks = marks(request.session, conversation.id, environ)
     _wait_for_others(turn_marks, request.agent, timing, cancel, session_wait)
@@ -59,8 +59,8 @@ def run_turn(
     environ = {**bounds, **environ}
     stays = waiting is not None
     cancel.raise_if_set()
-    child = Child(options, conversation, cwd=request.workspace, environ=environ, marks=turn_marks, timing=timing, stays=stays, platform=platform)
-    yield from _turn_of(child, options, request, timing, cancel, ask, waiting)
+    child = Child(options, request, environ=environ, marks=turn_marks, timing=timing, stays=stays, platform=platform)
+    yield from _turn_of(child, options, request, timing, cancel, ask, waiting, renews)
 
 
 def _wait_for_others(turn_marks: Mapping[str, str], agent: str, timing: Timing, cancel: Cancel, seconds: float) -> None:
@@ -77,9 +77,11 @@ def _wait_for_others(turn_marks: Mapping[str, str], agent: str, timing: Timing, 
         cancel.event.wait(POLL)
 
 
-def _turn_of(child: Child, options: ClaudeOptions, request: Request, timing: Timing, cancel: Cancel, ask: Ask, waiting: Waiting | None) -> Iterator[Event]:
+def _turn_of(
+    child: Child, options: ClaudeOptions, request: Request, timing: Timing, cancel: Cancel, ask: Ask, waiting: Waiting | None, renews: bool
+) -> Iterator[Event]:
     stop_listening = cancel.on_cancel(child.end_soon)
-    turn = _Turn(request, child, timing, cancel, ask)
+    turn = _Turn(request, child, timing, cancel, ask, renews_login=renews)
     try:
         cancel.raise_if_set()
         child.begin(user_line(request), request.wire)
@@ -103,13 +105,14 @@ class _Unheard(Exception):
 class _Turn:
     """The turn's own thread: it only polls, so that a cancel and the limits are seen whatever the child does."""
 
-    def __init__(self, request: Request, child: Child, timing: Timing, cancel: Cancel, ask: Ask) -> None:
+    def __init__(self, request: Request, child: Child, timing: Timing, cancel: Cancel, ask: Ask, *, renews_login: bool = True) -> None:
         self._request = request
         self._child = child
         self._timing = timing
         self._timers = Timers(request.timeouts, timing.monotonic)
         self._cancel = cancel
         self._ask = ask
+        self._renews_login = renews_login
         repeats = own_repeats(request.retries_left)
         self._transcript = Transcript(child.result, asks_again=repeats.broken)
         self.succeeded = False
@@ -153,6 +156,8 @@ class _Turn:
                 return
             if item is Nothing:
                 continue
+            if isinstance(item, dict):
+                self._raise_if_refused(item)
             yield from self._transcript.take(item)
             self._timers.line_came(announced=self._transcript.retry_delay)
             if isinstance(item, dict) and item.get("type") == "control_request":
@@ -176,13 +181,22 @@ class _Turn:
         if reply.notice:
             yield Notice(reply.notice)
 
+    def _raise_if_refused(self, line: Line) -> None:
+        """What the CLI is about to send again in vain, or only after a longer wait than may be, is not waited for."""
+        request = self._request
+        error = refused_wait(line, self._transcript, longest=request.longest_wait, agent=request.agent, renews_login=self._renews_login)
+        if error is not None:
+            raise error
+
     def _raise_if_expired(self) -> None:
         transcript = self._transcript
         which = self._timers.expired(answered=transcript.answered, tool_runs=bool(transcript.open_tools))
         if which is None:
             return
         what = {"first_byte": "did not begin to answer", "idle": "fell silent", "turn": "was not done"}[which]
-        raise TimedOut(f"Claude Code {what} within {self._timers.seconds(which):g} s", which=which, agent=self._request.agent, partial=transcript.partial)
+        hint = f"raise the agent's {which}_timeout if it needs longer"
+        message = f"Claude Code {what} within {self._timers.seconds(which):g} s"
+        raise TimedOut(message, which=which, hint=hint, agent=self._request.agent, partial=transcript.partial)
 
     def _stop(self, item: Output | Silence) -> Iterator[Event]:
         """Cancelled: end the child, and take from its last lines what the turn has cost."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from escalera_claude_cli.limits import USAGE_LIMIT, seconds_until_reset
 from escalera_claude_cli.lines import Line
-from escalera_claude_cli.transcript import CUT, Transcript
+from escalera_claude_cli.transcript import CUT, Transcript, announced_wait, told_cause
 from orchestrator.errors import (
     AuthFailed,
     Blocked,
@@ -23,9 +23,11 @@ from orchestrator.errors import (
     ProviderError,
     RateLimited,
     SessionLost,
+    Transient,
     Unavailable,
 )
 from orchestrator.providers import Finished
+from orchestrator.retry_after import wait_in_words
 
 LOGIN_HINT = "run `claude` and log in with /login, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN"
 
@@ -107,6 +109,9 @@ TABLE = (
 HIDDEN_IN_400: tuple[Kind, ...] = ("funds", "overflow", "lost", "model")
 """What the API answers with a plain 400, so that only the text tells it."""
 
+WHOLE = ("end_turn", "stop_sequence", "tool_use")
+"""Why an answer stops that is whole; what else there is but `CUT` and a refusal is told as a notice."""
+
 ENDED_BY_SIGNAL = 128
 """Exit codes from here on tell of a signal, as a shell does; the lower ones are the program's own."""
 
@@ -134,6 +139,8 @@ def judge(transcript: Transcript, ending: Ending) -> Finished:
     stop_reason = result.get("stop_reason")
     if result.get("is_error") is not False or str(result.get("subtype")).startswith("error"):
         raise _failed(transcript, ending)
+    if transcript.broke_off:
+        raise Incomplete("the answer broke off before its end", agent=ending.agent, partial=transcript.partial, hint="try again")
     if stop_reason == "refusal":
         raise Blocked("the model refused to answer", agent=ending.agent, partial=transcript.partial)
     if not _answer(transcript):
@@ -144,7 +151,33 @@ def judge(transcript: Transcript, ending: Ending) -> Finished:
     if stop_reason in CUT:
         hint = "raise CLAUDE_CODE_MAX_OUTPUT_TOKENS in the agent's env, or ask for less at once"
         raise Incomplete("the output limit cut the answer", agent=ending.agent, partial=transcript.partial, hint=hint)
-    return Finished("stop", transcript.served)
+    return Finished("stop" if _is_known(result, transcript) else "other", transcript.served)
+
+
+def refused_wait(line: Line, transcript: Transcript, *, longest: float | None, agent: str, renews_login: bool) -> ProviderError | None:
+    """The error that an announced repeat is at once: a named wait above `longest` seconds, or a login that the repeat cannot renew (page 7, Retries).
+
+    What a server names comes in whole seconds; the CLI's own wait, which nobody asked for, in odd ones.
+    """
+    if line.get("type") != "system" or line.get("subtype") != "api_retry":
+        return None
+    own_error = line.get("error") if isinstance(line.get("error"), str) else None
+    kind = _by_status(_status(line.get("error_status"), ""), None, own_error=own_error, resumed=False) or _by_own_error(own_error, None) or "unavailable"
+    row = next(row for row in TABLE if row.kind == kind)
+    cause = told_cause(line)
+    if kind == "model" or (kind == "auth" and not renews_login):
+        return row.error(f"the request was refused: {cause}", hint=row.hint, agent=agent, partial=transcript.partial)
+    wait = announced_wait(line)
+    if longest is None or wait <= longest or not wait.is_integer():
+        return None
+    error = row.error if issubclass(row.error, Transient) else Unavailable
+    return error(f"the request was refused ({cause}), to be asked again in {wait:.0f} s", retry_after=wait, agent=agent, partial=transcript.partial)
+
+
+def _is_known(result: Line, transcript: Transcript) -> bool:
+    """Whether the reason to end is one that ends an answer. What was not streamed, such as the CLI's own words, needs none."""
+    reason = result.get("stop_reason")
+    return reason in WHOLE if reason is not None else not transcript.streamed or "stop_reason" not in result
 
 
 def _failed(transcript: Transcript, ending: Ending) -> ProviderError:
@@ -214,7 +247,8 @@ def _empty(transcript: Transcript, ending: Ending) -> EmptyAnswer:
 def _error(kind: Kind, text: str, transcript: Transcript, ending: Ending) -> ProviderError:
     agent, partial = ending.agent, transcript.partial
     if kind == "rate":
-        return RateLimited(text, retry_after=seconds_until_reset(text, transcript.rejected_until, ending.now), agent=agent, partial=partial)
+        wait = seconds_until_reset(text, transcript.rejected_until, ending.now)
+        return RateLimited(text, retry_after=wait_in_words(text) if wait is None else wait, agent=agent, partial=partial)
     if kind == "overflow":
         return _overflow(text, ending, partial)
     if kind == "lost":

@@ -22,12 +22,16 @@ class Terms:
     system_text: str
     model: str | None
     repeats: Repeats
+    unaccepted: bool
+    """Whether it runs without what the workspace brings."""
 
 
 def terms_of(options: ClaudeOptions, request: Request, conversation: Conversation, *, served: str | None = None) -> Terms:
     """The terms of a turn; `served` is the model of a first turn that named none, since the turns after it name that one."""
     model = options.model or conversation.model or served
-    return Terms(conversation.id, request.session, request.workspace, conversation.system_text, model, own_repeats(request.retries_left))
+    return Terms(
+        conversation.id, request.session, request.workspace, conversation.system_text, model, own_repeats(request.retries_left), bool(request.unaccepted)
+    )
 
 
 class Waiting:

@@ -132,7 +132,7 @@ class Hurried(SystemClock):
         """Do not."""
 
 
-def dispatched(provider: ClaudeProvider, request: Request) -> Answered:
+def dispatched(provider: ClaudeProvider, request: Request, limits: Limits | None = None) -> Answered:
     """What the core makes of a turn that fails, with all its retries."""
     answered = Answered()
     desk = Desk(
@@ -145,7 +145,7 @@ def dispatched(provider: ClaudeProvider, request: Request) -> Answered:
         new_id=lambda: str(uuid.uuid4()),
     )
     with pytest.raises(ProviderError):
-        run_turn(provider, request, limits=Limits(), role=Role.ESCALATION, nonce="n", heard=Heard(), answered=answered, desk=desk)
+        run_turn(provider, request, limits=limits or Limits(), role=Role.ESCALATION, nonce="n", heard=Heard(), answered=answered, desk=desk)
     return answered
 
 

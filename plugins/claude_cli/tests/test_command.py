@@ -46,6 +46,15 @@ def test_resumed_conversation_keeps_the_model_that_served_it(stage):
     assert configured[-4:] == ["--model", "wanted", "--max-turns", "3"]
 
 
+@pytest.mark.parametrize("action", ["start", "resume"])
+def test_where_the_workspace_has_files_that_nobody_accepted_only_the_users_settings_count(stage, action: str):
+    agent, request = provider(extra_args=("--setting-sources", "project")), stage.request(action=action)
+
+    plain, held = (agent.preview(replace(request, unaccepted=files))["argv"] for files in ((), (".mcp.json",)))
+
+    assert held == [*plain, "--setting-sources", "user"], "behind what is configured, since the last one counts"
+
+
 def test_message_is_one_line_of_ascii_whatever_it_holds(stage):
     line = user_line(stage.request("a\nb\u2028c\x85d\ud800e\x00f 😀"))
 

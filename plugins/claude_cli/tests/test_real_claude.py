@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from escalera_claude_cli import processes
 
-from orchestrator.errors import Cancelled, Overloaded, SessionLost
+from orchestrator.errors import AuthFailed, Cancelled, Incomplete, Overloaded, RateLimited, SessionLost
 from orchestrator.providers import Answer, Cancel, ToolResultSeen
-from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Hang, Say
+from orchestrator.settings.limits import Limits
+from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Foreign, Hang, Say
 
-from .conftest import ID, MARKED, collect, nobody
+from .conftest import ID, MARKED, collect, dispatched, nobody
 from .real import needs_claude, real_provider, user_text
 
 pytestmark = needs_claude
@@ -146,6 +148,43 @@ def test_broken_stream_is_asked_again_and_its_deltas_are_void(stage, serve, turn
     assert outcome.texts == ["A whole answer."]
     assert outcome.usage is not None
     assert outcome.usage.input_tokens == 10
+
+
+def test_a_stream_that_breaks_behind_a_whole_block_is_no_answer(stage, serve, turn):
+    server = serve(CallTool("Bash", {"command": "true", "description": "x"}, text="Let me look."), Break("and now", whole="First half. "))
+
+    outcome = turn(server, stage.request(id=ID), allowed_tools=("Bash",))
+
+    assert (type(outcome.error), outcome.error.partial) == (Incomplete, "Let me look.\n\nFirst half. and now")
+    assert outcome.texts == ["Let me look."]
+    assert len(server.messages) == 2
+
+
+@pytest.mark.parametrize("attempts", [0, 1, 3])
+def test_what_is_no_answer_is_asked_for_no_more_often_than_allowed(stage, serve, tmp_path, attempts):
+    server = serve(*[Foreign("<html>log in</html>")] * 9)
+
+    answered = dispatched(real_provider(stage, tmp_path / "home", server.url), stage.request(id=ID), Limits(retry_attempts=attempts))
+
+    assert len(server.messages) == answered.sends == attempts + 1
+
+
+def test_a_wait_above_the_longest_is_not_waited_for(stage, serve, tmp_path):
+    server = serve(*[Fail(429, "rate_limit_error", "slow", {"retry-after": "45"})] * 9)
+    provider = real_provider(stage, tmp_path / "home", server.url)
+
+    outcome = collect(provider.run(replace(stage.request(id=ID), longest_wait=10.0), cancel=Cancel(), ask=nobody))
+
+    assert (type(outcome.error), outcome.error.retry_after) == (RateLimited, 45.0)
+    assert len(server.messages) == 1
+
+
+def test_a_refused_key_is_sent_once(stage, serve, turn):
+    server = serve(*[Fail(401, "authentication_error", "invalid x-api-key")] * 9)
+
+    outcome = turn(server, stage.request(id=ID))
+
+    assert (type(outcome.error), len(server.messages)) == (AuthFailed, 1)
 
 
 def test_retries_of_the_cli_are_few(stage, serve, turn):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,3 +190,27 @@ def test_child_that_waits_goes_by_itself_when_we_are_killed(serve, stage, tmp_pa
     while processes.marked(MARKED) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not processes.marked(MARKED)
+
+
+def test_hooks_and_servers_of_the_workspace_do_not_start_before_they_are_accepted_and_do_after(chat, serve, stage, tmp_path):
+    """`.mcp.json` also counts in folders above; with `--print` Claude Code asks nobody whether the workspace is trusted."""
+    server, marks = serve(*(Say(f"{number}.") for number in range(4))), tmp_path / "ran"
+    hook = {"hooks": [{"type": "command", "command": f"echo hook >> {marks}"}]}
+    (stage.workspace / ".claude").mkdir()
+    (stage.workspace / ".claude" / "settings.json").write_text(json.dumps({"hooks": {"UserPromptSubmit": [hook]}}))
+    servers = {"mcpServers": {"evil": {"command": "sh", "args": ["-c", f"echo server >> {marks}; cat > /dev/null"]}}}
+    (stage.workspace.parent / ".mcp.json").write_text(json.dumps(servers))
+
+    def says(prompt: str, action: str, *unaccepted: str) -> list[str]:
+        list(talk.provider.run(replace(talk.request(prompt, action=action), unaccepted=unaccepted), cancel=Cancel(), ask=nobody))
+        return sorted(marks.read_text().split()) if marks.exists() else []
+
+    with chat(server) as talk:
+        before = [says("one", "start", ".mcp.json"), says("two", "resume", ".mcp.json")]
+        after = says("three", "resume")
+        marks.unlink()
+        again = says("four", "resume", ".mcp.json")
+
+    assert before == [[], []]
+    assert after == ["hook", "server"]
+    assert again == []

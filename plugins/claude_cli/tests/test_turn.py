@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 from escalera_claude_cli import processes
+from escalera_claude_cli.environment import renews_login
 from escalera_claude_cli.timing import Timing
+from escalera_claude_cli.transcript import Transcript
+from escalera_claude_cli.verdict import refused_wait
 
 from orchestrator import errors
 from orchestrator.messages import ToolCall
@@ -250,6 +253,98 @@ def test_what_the_cli_asks_again_is_counted_also_where_no_line_announces_it(stag
     outcome = stage.turn(f"heard(); say(init(), *{lines!r}, result('API Error: 529 Overloaded', is_error=True))", request)
 
     assert outcome.error.own_retries == counted
+
+
+def refused_with(words):
+    """What it writes in the place of an answer, with these words."""
+    return {"type": "assistant", "error": "unknown", "message": {"model": "<synthetic>", "content": [{"type": "text", "text": words}]}}
+
+
+NO_ANSWER = refused_with("API Error: API returned an empty or malformed response (HTTP 200) — check for a proxy or gateway")
+NO_EVENTS = refused_with("API Error: Stream ended without receiving any events")
+LOST = refused_with("API Error: Connection to the API was lost (ECONNRESET). This is usually temporary — try again.")
+BUSY_STREAM = refused_with("API Error: Overloaded")
+REPEATEDLY = refused_with("API Error: Repeated 529 Overloaded errors. The API is at capacity")
+NO_MODEL = refused_with("There's an issue with the selected model (m). It may not exist or you may not have access to it.")
+
+
+@pytest.mark.parametrize(
+    ("lines", "retries_left", "counted"),
+    [
+        *(([NO_ANSWER], 1, 1), ([RETRY, NO_ANSWER], 3, 2), ([STARTS, NO_ANSWER], 1, 1), ([NO_EVENTS], 0, 0), ([NO_MODEL], 0, 1)),
+        *(([LOST], 3, 3), ([LOST], 0, 2), ([STARTS, LOST], 0, 0), ([BUSY_STREAM], 0, 2), ([STARTS, STOPS, STARTS, STOPS, STARTS, BUSY_STREAM], 0, 2)),
+        *(([REPEATEDLY], 1, 3), ([RETRY, RETRY, REPEATEDLY], 0, 2)),
+    ],
+)
+def test_what_only_the_words_of_an_error_tell_to_have_been_sent_is_counted(lines, retries_left, counted):
+    transcript = Transcript(asks_again=retries_left > 0)
+    for line in lines:
+        list(transcript.take(line))
+
+    assert transcript.retries == counted
+
+
+def announces(status, error, seconds):
+    return {**RETRY, "error_status": status, "error": error, "retry_delay_ms": 1000 * seconds}
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (announces(429, "rate_limit", 45), errors.RateLimited),
+        (announces(529, "overloaded", 45), errors.Overloaded),
+        (announces(503, "server_error", 45), errors.Unavailable),
+        (announces(409, "unknown", 45), errors.Unavailable),
+        (announces(None, "unknown", 45), errors.Unavailable),
+    ],
+)
+def test_a_wait_that_is_longer_than_allowed_ends_the_turn_at_once_with_the_time_named(line, kind):
+    error = refused_wait(line, Transcript(), longest=10.0, agent="claude", renews_login=True)
+
+    assert (type(error), error.retry_after, error.agent) == (kind, 45.0, "claude")
+    assert "45 s" in error.message
+    assert refused_wait(line, Transcript(), longest=45.0, agent="claude", renews_login=True) is None
+    assert refused_wait(line, Transcript(), longest=None, agent="claude", renews_login=True) is None
+
+
+def test_the_wait_of_the_program_itself_is_its_own_affair():
+    assert refused_wait(announces(529, "overloaded", 0.5354), Transcript(), longest=0.1, agent="claude", renews_login=True) is None
+
+
+def test_a_child_that_would_wait_too_long_is_ended_and_its_repeat_not_counted(stage):
+    request = replace(stage.request(session=f"session of {ID}"), longest_wait=10.0)
+
+    outcome = stage.turn(f"heard(); say(init(), {announces(429, 'rate_limit', 45)!r}); time.sleep(600)", request)
+
+    assert (type(outcome.error), outcome.error.retry_after, outcome.error.own_retries) == (errors.RateLimited, 45.0, 0)
+    assert outcome.notices == ""
+    assert not processes.marked(MARKED)
+
+
+@pytest.mark.parametrize(
+    ("environ", "renews"),
+    [
+        ({}, True),
+        ({"ANTHROPIC_API_KEY": "k"}, False),
+        ({"ANTHROPIC_AUTH_TOKEN": "k"}, False),
+        ({"CLAUDE_CODE_OAUTH_TOKEN": "k"}, False),
+        ({"ANTHROPIC_API_KEY": ""}, True),
+        ({"ANTHROPIC_API_KEY": "k", "CLAUDE_CODE_USE_BEDROCK": "1"}, True),
+    ],
+)
+def test_a_refused_key_is_not_tried_again_and_a_login_may_be_renewed(environ, renews):
+    assert renews_login(environ) is renews
+    told = [
+        refused_wait(announces(status, None, 0.5), Transcript(), longest=60.0, agent="claude", renews_login=renews_login(environ)) for status in (401, 403, 404)
+    ]
+    auth = type(None) if renews else errors.AuthFailed
+    assert [type(error) for error in told] == [auth, auth, errors.ModelNotFound]
+
+
+def test_a_time_out_names_the_setting(stage):
+    outcome = stage.turn("heard(); time.sleep(600)", stage.request(timeouts=Timeouts(first_byte=0.2, idle=20, turn=20)))
+
+    assert "first_byte_timeout" in outcome.error.hint
 
 
 def stream_event(**event):

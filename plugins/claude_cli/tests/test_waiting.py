@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,16 @@ def test_turn_on_other_terms_has_a_child_of_its_own(chat, other):
     assert (talk.stage.workspace / "gone").read_text() == "x"
     talk.provider.close()
     assert not processes.marked({"_ESCALERA_EXTERNAL_SESSION": OTHER})
+
+
+def test_turn_that_must_do_without_the_workspaces_files_has_a_child_of_its_own(chat):
+    talk = chat()
+    talk.says("one", action="start", model="m")
+
+    list(talk.provider.run(replace(talk.stage.request("two", action="resume", model="m"), unaccepted=(".mcp.json",)), cancel=Cancel(), ask=nobody))
+    talk.says("three", model="m")
+
+    assert [start.endswith("--setting-sources user") for start in talk.starts] == [False, True, False]
 
 
 def test_turn_in_another_directory_has_a_child_of_its_own(chat, tmp_path):

@@ -106,6 +106,11 @@ class Answer:
         return self._ended
 
     @property
+    def closed(self) -> bool:
+        """Whether the server has marked the end of its stream."""
+        return self._closed
+
+    @property
     def begun(self) -> bool:
         """Whether any event has come."""
         return self._chunks > 0
@@ -127,6 +132,9 @@ class Answer:
                 return  # a name of its own, such as a ping: a sign of life
             raise ProtocolError(f"{self._where} sent an event that is no JSON: {data[:200]!r}") from error
         self._chunks += 1
+        if not event and (text := _text_alone(chunk)) is not None:
+            yield from self._take_text(chunk, text)
+            return
         if isinstance(chunk, list) and len(chunk) == 1:
             chunk = chunk[0]
         told = _failure_in(chunk, event)
@@ -179,6 +187,14 @@ class Answer:
             yield UsageReport(usage)
 
     # -- chunks
+
+    def _take_text(self, chunk: Mapping[str, Any], text: str) -> Iterator[Event]:
+        """As `_take` does it, for a chunk that is text and nothing else."""
+        self._model = chunk.get("model") or self._model
+        self._answered = True
+        if self._reason:
+            self._take_reason({}, more=True)
+        yield from self._text_events(text)
 
     def _take(self, chunk: Any, told: object) -> Iterator[Event]:
         if not isinstance(chunk, dict):
@@ -423,6 +439,27 @@ def _choice(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(choice, dict) and choice.get("index") in (0, "0", None):
             return choice
     return {}
+
+
+_BESIDE_TEXT = frozenset({"id", "object", "created", "model", "choices", "usage", "provider", "system_fingerprint", "service_tier"})
+_BESIDE_DELTA = frozenset({"index", "delta", "finish_reason", "native_finish_reason", "logprobs"})
+
+
+def _text_alone(chunk: Any) -> str | None:  # any JSON value
+    """The text of a chunk that has some and says nothing else, as nearly every one of a stream; told quickly, since it is asked of every one."""
+    try:
+        (choice,) = chunk["choices"]
+        delta, model = choice["delta"], chunk.get("model", "")
+        text = delta["content"]
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None
+    if not isinstance(text, str) or not text or not isinstance(model, str) or choice.get("index") != 0:
+        return None
+    if not _BESIDE_TEXT.issuperset(chunk) or not _BESIDE_DELTA.issuperset(choice) or chunk.get("object") == "error":
+        return None
+    if chunk.get("usage") is not None or choice.get("finish_reason") is not None or choice.get("native_finish_reason") is not None:
+        return None
+    return None if len(delta) > 1 and any(value is not None for name, value in delta.items() if name not in ("role", "content")) else text
 
 
 def _delta(choice: Mapping[str, Any], *, fresh: bool) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from escalera_openrouter.json_text import clean_object
-from orchestrator.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from orchestrator.messages import Message, Reasoning, Text, ToolCall, ToolResult, mapping_as_dict, well_formed
 from orchestrator.providers import Request, SystemBlock, ToolSchema
 
 _OWN_SYSTEM_MESSAGE = frozenset({"orientation", "percepts"})
@@ -15,13 +15,13 @@ _LIMIT_FIELDS = frozenset({"max_tokens", "max_completion_tokens", "max_output_to
 
 
 def chat_body(request: Request, *, model: str | None, fields: Mapping[str, Any], strict_roles: bool, replay_reasoning: bool) -> dict[str, Any]:
-    """What is sent, ready for `encode`. `fields` are laid over it, whatever they are called."""
+    """What is sent, as `encode` sends it. `fields` are laid over it, whatever they are called."""
     body: dict[str, Any] = {"model": model} if model else {}
     body["messages"] = [*_system(request.system, one=strict_roles), *_messages(request.messages, replay_reasoning)]
     body |= {"stream": True, "stream_options": {"include_usage": True}}
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-    return clean_object({**body, **fields, **_output_limit(fields, request.max_output_tokens)})
+    return {**body, **fields, **_output_limit(fields, request.max_output_tokens)}
 
 
 def _output_limit(fields: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
@@ -33,8 +33,14 @@ def _output_limit(fields: Mapping[str, Any], limit: int | None) -> dict[str, Any
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    """The body as valid UTF-8 JSON."""
-    return json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    """The body as valid UTF-8 JSON; walked through text by text only where the whole is not well formed."""
+    text = _ENCODER.encode(body)
+    if "\\u0000" in text or well_formed(text) is not text:
+        text = _ENCODER.encode(clean_object(body))
+    return text.encode("utf-8")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=mapping_as_dict)
 
 
 def _system(blocks: tuple[SystemBlock, ...], *, one: bool) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,19 +93,17 @@ class HttpExchange(Exchange[Head | bytes]):
     def chunks(self) -> Iterator[bytes]:
         """The body as it comes; ends when it ends or breaks (`broken`), or when the grace is over."""
         while isinstance(item := self.next(), bytes):
-            yield item
+            yield b"".join([item, *(more for more in self.at_hand() if isinstance(more, bytes))])
         self.broken = item if isinstance(item, Exception) else None
 
 
 def _answer(call: Call, stop: Stop) -> Iterator[Head | bytes]:
-    """In the reading thread: the head, then the body."""
-    headers = {"accept-encoding": "identity", "user-agent": "escalera", **call.headers(stop)}
+    """In the reading thread: the head, then the body. Without httpx's client, whose redirects, cookies and credentials have no place here."""
+    headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "escalera", **call.headers(stop)}
     stop.raise_if_stopped()
     _tell_request(call, headers)
-    with (
-        httpx.Client(transport=_Transport(call, stop), timeout=None, trust_env=False) as client,
-        client.stream(call.method, call.url, headers=headers, content=call.content) as response,
-    ):
+    request = httpx.Request(call.method, call.url, headers=headers, content=call.content)
+    with _Transport(call, stop) as transport, closing(transport.handle_request(request)) as response:
         head = Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
         call.wire.received(f"HTTP {head.status}\n{_lines(head.headers, hidden=_HIDDEN_BACK)}\n")
         yield head
@@ -129,7 +127,7 @@ def _tell_request(call: Call, headers: Mapping[str, str]) -> None:
     call.wire.sent(call.content or b"")
 
 
-_SHOWN = frozenset({"content-type", "accept-encoding", "user-agent", "x-title"})
+_SHOWN = frozenset({"content-type", "accept", "accept-encoding", "user-agent", "x-title"})
 _HIDDEN_BACK = ("set-cookie",)
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
-from escalera_openrouter.retry_after import duration_seconds, retry_after, retry_after_in_text
+from escalera_openrouter.retry_after import duration_seconds, retry_after
 from orchestrator.errors import (
     AuthFailed,
     Blocked,
@@ -26,6 +26,7 @@ from orchestrator.errors import (
     Unavailable,
 )
 from orchestrator.messages import read_json, well_formed
+from orchestrator.retry_after import wait_in_words
 
 WORDS_MAX = 600
 """Characters of a provider's own words in a message of ours."""
@@ -209,10 +210,10 @@ def _kind(failure: Failure) -> type[ProviderError]:
         (status in (401, 403) or bool(codes & _AUTH_CODES), AuthFailed),
         (bool(codes & _LONG_CODES), ContextOverflow),
         (status == 413 and bool(_LONG.search(text)), ContextOverflow),
-        (status == 429 and not codes & _RATE_CODES and not retry_after_in_text(text) and bool(_QUOTA.search(text)), OutOfFunds),
+        (status == 429 and not codes & _RATE_CODES and not wait_in_words(text) and bool(_QUOTA.search(text)), OutOfFunds),
         (status == 429 or bool(codes & _RATE_CODES), RateLimited),
         # Told inside a success, or as a wrong request: only the words say what it is.
-        (status in (None, 400) and not retry_after_in_text(text) and bool(_SPENT.search(text)), OutOfFunds),
+        (status in (None, 400) and not wait_in_words(text) and bool(_SPENT.search(text)), OutOfFunds),
         (status in (None, 400) and bool(_RATE.search(text)), RateLimited),
         (status == 529 or bool(codes & _BUSY_CODES), Overloaded),
         (bool(codes & _MODEL_CODES), ModelNotFound),
@@ -270,7 +271,7 @@ def _wait(failure: Failure, now: datetime) -> float | None:
     for detail in failure.body.get("details") or () if isinstance(failure.body.get("details"), list) else ():
         if delay := _mapping(detail).get("retryDelay"):  # Gemini's RetryInfo
             return duration_seconds(str(delay))
-    return retry_after_in_text(failure.text)
+    return wait_in_words(failure.text)
 
 
 _AFFORDABLE = (

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from escalera_openrouter.answer import Answer
 from escalera_openrouter.body import chat_body, encode
 from escalera_openrouter.failures import excerpt, http_failure
-from escalera_openrouter.json_text import Nesting, is_document
+from escalera_openrouter.json_text import Nesting, clean_object, is_document
 from escalera_openrouter.sse import EventParser, EventTooLarge, ServerEvent
 from orchestrator.errors import (
     AuthFailed,
@@ -30,6 +30,7 @@ from orchestrator.errors import (
     TimedOut,
     Unavailable,
 )
+from orchestrator.exchange import joined_texts
 from orchestrator.messages import CostSource, read_json
 from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts
 
@@ -111,7 +112,7 @@ class OpenAIProvider:
         headers = {"content-type": "application/json", **endpoint.open_headers, **dict.fromkeys(endpoint.headers, _MASK)}
         if endpoint.api_key is not None or endpoint.token_cmd:
             headers["authorization"] = f"Bearer {_MASK}"
-        return {"method": "POST", "url": endpoint.chat_url, "headers": headers, "body": self._body(request)}
+        return {"method": "POST", "url": endpoint.chat_url, "headers": headers, "body": clean_object(self._body(request))}
 
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
         """Send one call. No retries and no redirects; both are decisions of others."""
@@ -308,11 +309,9 @@ def _stream(exchange: HttpExchange, answer: Answer, begin: bytes, where: str) ->
 def _parsed(parser: EventParser, exchange: HttpExchange, answer: Answer, begin: bytes, where: str) -> Iterator[Event]:
     try:
         for chunk in chain((begin,), exchange.chunks()):
-            for event in parser.feed(chunk):
-                if event.data.strip() == "[DONE]":
-                    answer.close()
-                    return
-                yield from answer.data(event.data, event.name)
+            yield from joined_texts(_told(parser.feed(chunk), answer))
+            if answer.closed:
+                return
             if answer.ended:
                 exchange.complete()
             else:
@@ -320,6 +319,15 @@ def _parsed(parser: EventParser, exchange: HttpExchange, answer: Answer, begin: 
     except EventTooLarge as error:
         raise ProtocolError(f"{where}: {error}.") from error
     yield from _last(parser.close(), answer, cut=exchange.broken is not None)
+
+
+def _told(events: Iterator[ServerEvent], answer: Answer) -> Iterator[Event]:
+    """What the events of one chunk tell, up to the server's own end mark."""
+    for event in events:
+        if event.data.strip() == "[DONE]":
+            answer.close()
+            return
+        yield from answer.data(event.data, event.name)
 
 
 def _last(events: Iterator[ServerEvent], answer: Answer, *, cut: bool) -> Iterator[Event]:

@@ -9,7 +9,6 @@ from datetime import datetime
 from orchestrator.retry_after import named_wait, number
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII)
-_TRY_AGAIN = re.compile(r"(?:try again|retry) in ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+)", re.ASCII | re.IGNORECASE)
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -25,12 +24,6 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     if named is not None:
         return named_wait(named, now)
     return _rate_limit_reset(headers, now)
-
-
-def retry_after_in_text(text: str) -> float | None:
-    """Seconds from a sentence such as "Please try again in 7.66s" (Groq, OpenAI)."""
-    found = _TRY_AGAIN.search(text)
-    return _duration(found.group(1)) if found else None
 
 
 def duration_seconds(text: str) -> float | None:

@@ -33,7 +33,8 @@ class EventTooLarge(ValueError):
 class EventParser:
     """Bytes in, whole events out, by the rules of the HTML standard's event streams.
 
-    Some things go beyond it, since servers need them: the last event counts without its blank line, a bare JSON object or
+    Some things go beyond it, since servers need them: the last event counts without its blank line, and so does one behind which another
+    document or `[DONE]` begins, a bare JSON object or
     list of them is an event of its own, be it on one line or indented (some gateways write their errors like that), the lines
     of indented JSON behind a `data:` belong to it, and a field `error:` is an event of that name (older llama.cpp).
     """
@@ -56,8 +57,16 @@ class EventParser:
 
     def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
         """The events that this chunk completes."""
-        for line in self._whole_lines(chunk):
-            yield from self._line(line)
+        lines = self._whole_lines(chunk)
+        at, end = 0, len(lines)
+        while at < end:
+            line, at = lines[at], at + 1
+            if at < end and not lines[at] and line.startswith("data: ") and self._is_between:  # a whole event, as nearly all come: the shortest way
+                at += 1
+                if not (data := line[6:]).isspace() and data:
+                    yield ServerEvent(data)
+            else:
+                yield from self._line(line)
         if self._size > MAX_EVENT:
             raise EventTooLarge(f"one event has more than {MAX_EVENT} bytes")
 
@@ -68,6 +77,11 @@ class EventParser:
             yield from self._line(rest.decode("utf-8", "replace"))
         yield from self._end_bare()
         yield from self._dispatch()
+
+    @property
+    def _is_between(self) -> bool:
+        """Whether nothing is kept of an event or a bare document that has begun."""
+        return not (self._data or self._name or self._loose or self._bare)
 
     def _whole_lines(self, chunk: bytes) -> list[str]:
         """The lines that this chunk ends, without their ends; what it begins is kept. Decoded together, since one by one takes twice the time."""
@@ -122,6 +136,8 @@ class EventParser:
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if field == "data":
+            if self._data and self._begins_anew(value):
+                yield from self._dispatch()
             self._data.append(value)
             self._size += len(value)
         elif field == "event":
@@ -136,6 +152,16 @@ class EventParser:
             self._size += len(line)
         else:
             self.noise = (self.noise + line + "\n")[:_NOISE_MAX]
+
+    def _begins_anew(self, value: str) -> bool:
+        """Whether a further data line belongs to no document that was begun: some servers leave the blank line out."""
+        if value.strip() == "[DONE]":
+            return True
+        if len(self._data) > 1 or not value.startswith(("{", "[")) or not self._data[0].startswith(("{", "[")):
+            return False
+        nesting = Nesting()
+        nesting.feed(self._data[0])
+        return nesting.whole
 
     def _dispatch(self) -> Iterator[ServerEvent]:
         data, name, loose = "\n".join(self._data), self._name, self._loose

@@ -28,6 +28,9 @@ class UnopenedThinking:
         if self._over:
             return False
         text = self._tail + piece
+        if "<" not in text:
+            self._tail = text[-_TAIL:]
+            return False
         found = None if _OPEN in text else _UNOPENED.search(text)
         closed = found is not None and (last or found[0].endswith("\n"))
         self._over = closed or _OPEN in text

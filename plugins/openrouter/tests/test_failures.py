@@ -128,6 +128,7 @@ def test_a_failure_inside_a_success_is_told_by_its_words(body: Any, kind: str) -
     [
         ({"retry-after": "7"}, told("slow"), 7),
         ({}, told("Please try again in 7.5s."), 7.5),
+        ({}, told("Requests have exceeded the rate limit. Please retry after 20 seconds."), 20),
         ({}, told("slow", metadata={"headers": {"X-RateLimit-Reset": "1767225610000"}}), 10),
         ({}, [{"error": {"message": "slow", "details": [{"@type": "RetryInfo", "retryDelay": "20s"}]}}], 20),
         ({"retry-after": "-5"}, told("slow"), None),

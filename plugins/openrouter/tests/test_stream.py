@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from escalera_openrouter.answer import Answer, read_usage
-from escalera_openrouter.retry_after import retry_after, retry_after_in_text
+from escalera_openrouter.retry_after import retry_after
 from escalera_openrouter.sse import MAX_EVENT, EventParser, EventTooLarge
 from escalera_openrouter.thinking import ThinkFilter, UnopenedThinking, split_unopened
 from escalera_openrouter.tool_fragments import ToolFragments
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import Blocked, Incomplete, ProtocolError, Unavailable
+from orchestrator.errors import Blocked, Incomplete, ProtocolError, ProviderError, Unavailable
 from orchestrator.messages import Reasoning, Text, ToolCall
 from orchestrator.providers import Event, Finished, MessageDone, Notice, TextDelta, UsageReport
 from orchestrator.testing.openai_server import chunk
@@ -34,6 +34,21 @@ def parsed(pieces: list[bytes]) -> list[tuple[str, str]]:
     parser = EventParser()
     events = [event for piece in pieces for event in parser.feed(piece)]
     return [(event.name, event.data) for event in (*events, *parser.close())]
+
+
+@pytest.mark.parametrize(
+    ("lines", "events"),
+    [
+        ('data: {"a":1}\ndata: [DONE]\n', ['{"a":1}', "[DONE]"]),
+        ('data: {"a":\ndata: 1}\ndata: [DONE]\n', ['{"a":\n1}', "[DONE]"]),
+        ('data: {"a":1}\ndata: {"b":"}"}\ndata: {"c":\ndata: 2}\n', ['{"a":1}', '{"b":"}"}', '{"c":\n2}']),
+        ('data: [\ndata: {"a":1},\ndata: {"b":2}]\n', ['[\n{"a":1},\n{"b":2}]']),
+        ("data: one\ndata: {two}\n", ["one\n{two}"]),
+    ],
+)
+def test_an_event_whose_blank_line_is_missing_ends_where_another_begins(lines: str, events: list[str]) -> None:
+    for size in (1, 5, len(lines)):
+        assert parsed([lines.encode()[start : start + size] for start in range(0, len(lines), size)]) == [("", event) for event in events]
 
 
 @given(
@@ -106,6 +121,33 @@ def test_an_event_in_pieces_or_lines_without_end_is_refused() -> None:
 def test_an_event_that_never_ends_is_refused() -> None:
     with pytest.raises(EventTooLarge):
         parsed([b"x" * 2**20] * (MAX_EVENT // 2**20 + 2))
+
+
+SAID = st.sampled_from(["word ", "<think>", "a\n", "</think>\n", "\ud83d", "\ude00", "", "<"])
+DELTAS = st.fixed_dictionaries({"content": SAID}, optional={"role": st.just("assistant"), "refusal": st.sampled_from([None, "no"]), "reasoning": st.just("hm")})
+CHUNKS = st.builds(
+    lambda delta, model, reason, usage: chunk(delta, model=model, finish_reason=reason) | usage,
+    DELTAS,
+    st.sampled_from(["m1", "m2", ""]),
+    st.sampled_from([None, None, None, "stop", "odd"]),
+    st.sampled_from([{}, {"usage": None}, {"usage": {"prompt_tokens": 1, "completion_tokens": 2}}]),
+)
+
+
+@given(st.lists(CHUNKS, max_size=12))
+def test_a_chunk_that_is_text_alone_is_taken_as_it_is_among_other_things(chunks: list[dict[str, Any]]) -> None:
+    def told(more: dict[str, Any]) -> tuple[list[Event], str | None]:
+        answer = Answer(where="http://here", model="m", new_id=lambda: "id", now=lambda: NOW)
+        events: list[Event] = []
+        try:
+            for one in chunks:
+                events += answer.data(json.dumps(one | more))
+            events += answer.end()
+        except ProviderError as error:
+            return events, f"{error.type}: {error.message} {error.partial!r}"
+        return events, None
+
+    assert told({}) == told({"what_no_server_sends": True})
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=20))
@@ -446,7 +488,3 @@ def test_usage_has_its_details() -> None:
 )
 def test_waits_are_read_from_what_there_is(headers: Mapping[str, str], seconds: float | None) -> None:
     assert retry_after(headers, NOW) == pytest.approx(seconds)
-
-
-def test_a_wait_is_read_from_a_sentence() -> None:
-    assert retry_after_in_text("Please try again in 1m7.66s.") == pytest.approx(67.66)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.need import stated
-from orchestrator.cli.output import Output
 from orchestrator.cli.talk.commands import COMMANDS, Commands, Leave
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.errors import EscaleraError, NotFound, UsageError
+from orchestrator.needs import stated
 from orchestrator.percepts import Percept
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Answer, Cancel
@@ -21,28 +18,6 @@ from orchestrator.recording import Report
 from orchestrator.routing import Choice, Pin
 from orchestrator.session import Role, State
 from orchestrator.testing.openai_server import OpenAIServer, reply
-
-
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer() as running:
-        yield running
-
-
-@pytest.fixture
-def front(tmp_path: Path, server: OpenAIServer) -> Iterator[Front]:
-    (tmp_path / "config").mkdir()
-    tables = "".join(f'[agents.{name}]\nprovider = "openai"\nbase_url = "{server.url}"\nmodel = "fake"\n' for name in ("local", "strong"))
-    (tmp_path / "config" / "config.toml").write_text(f'primary = "local"\nescalation = "strong"\n{tables}')
-    output = Output(interactive=False, color=False, plain=True)
-    made = Front(environ={"ESCALERA_HOME": str(tmp_path)}, cwd=tmp_path, config_file=None, sets=(), flags={}, output=output)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def talk(front: Front) -> Conversation:
-    return Conversation(front, front.store(), None, first=True)
 
 
 def take(talk: Conversation, prompt: str = "hello", role: Role | None = None) -> Report:

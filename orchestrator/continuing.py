@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.asking import Asking, left_open
 from orchestrator.broker import Broker
-from orchestrator.cli.asking import Asking, left_open
 from orchestrator.errors import AnswerAwaited, NotFound
 from orchestrator.questions import StoredQuestion
 from orchestrator.quoting import fenced

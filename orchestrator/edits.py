@@ -1,0 +1,45 @@
+"""Keys of configuration files that commands and the server set, checked also by what the providers of agents take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from orchestrator.premises import Premises
+
+if TYPE_CHECKING:
+    from orchestrator.providers import ProviderKind
+    from orchestrator.settings.editing import Edit
+    from orchestrator.settings.problems import Problem
+    from orchestrator.settings.resolution import Settings
+
+
+def edited(premises: Premises, values: Mapping[str, str], *, project: bool) -> Edit:
+    """Set these paths in a file; options of agents are checked by what their provider takes, as far as it is installed."""
+    from orchestrator.settings.editing import edit, setting_keys
+
+    change = setting_keys(values, workspace=premises.cwd)
+    of_agents = [path for path in values if path.startswith("agents.")]
+    plugins = premises.plugins_at_hand() if of_agents else None
+    return edit(premises.sources, change, project=project, check=_option_check(plugins.kinds(), of_agents) if plugins else None)
+
+
+def added(premises: Premises, name: str, values: Mapping[str, str], *, project: bool) -> Edit:
+    """Write the table of a new agent, whole as its provider wants it."""
+    from orchestrator.settings.editing import adding_agent, edit
+
+    premises.plugins.kind(values["provider"])
+    change = adding_agent(name, values, known=premises.settings.agents, workspace=premises.cwd)
+    return edit(premises.sources, change, project=project, check=_option_check(premises.plugins.kinds(), [f"agents.{name}"]))
+
+
+def _option_check(kinds: Mapping[str, ProviderKind], paths: Iterable[str]) -> Callable[[Settings], list[Problem]]:
+    """Problems of what is being set; that another option is missing still, or is one of another provider, is no reason to refuse it."""
+
+    from orchestrator.agents import agent_problems
+
+    def check(settings: Settings) -> list[Problem]:
+        found = agent_problems(settings.agents.values(), kinds)
+        return [problem for problem in found if any(f"{problem.path}.".startswith(f"{path}.") for path in paths)]
+
+    return check

@@ -1,0 +1,123 @@
+"""Facts that the user adds to the memory, and which of them an agent would be told, as commands and the server have it (page 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import ConfigError, NotFound, UsageError
+from orchestrator.messages import well_formed
+from orchestrator.needs import stand_of
+from orchestrator.percepts import CORE_WEIGHT, MAX_CONTENT, Edge, EdgeKind, Percept
+from orchestrator.premises import Premises
+from orchestrator.session import Role, Session
+from orchestrator.settings.problems import did_you_mean, nearest
+from orchestrator.store import Store
+
+if TYPE_CHECKING:
+    from orchestrator.documents.kinds import WhyDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Which facts an agent would be told with some prompt, and which not."""
+
+    agent: str
+    sent: tuple[tuple[Percept, float], ...]
+    """Best first, each with how well it fits the prompt and the need."""
+    withheld: tuple[tuple[Percept, str], ...]
+    """With why each is left out."""
+
+
+def learned(
+    premises: Premises, store: Store, text: str, consumer: str = "all", *, subject: str | None = None, links: Mapping[str, Sequence[str]] | None = None
+) -> tuple[Percept, bool]:
+    """Store a fact of the user's: what stands now, and whether it is new. Raises `UsageError` for one that cannot be kept."""
+    content = well_formed(text).strip()
+    if not content:
+        raise UsageError("a fact cannot be empty", hint="say it in one sentence")
+    if len(content) > MAX_CONTENT:
+        raise UsageError(f"a fact has at most {MAX_CONTENT} characters, this one has {len(content):,}", hint="say it shorter, or as several")
+    known = ["all", *Role, *premises.settings.agents]
+    if consumer not in known:
+        premises.notice(f"there is no agent {consumer!r} (yet): nobody is told this fact until there is{did_you_mean(nearest(consumer, known))}")
+    now = premises.clock.now()
+    percept = Percept(
+        id=premises.new_id(),
+        content=content,
+        producer="user",
+        consumer=consumer,
+        weight=CORE_WEIGHT,
+        core=True,
+        subject=None if subject is None else well_formed(subject).strip() or None,
+        created_at=now,
+        updated_at=now,
+        source={"by": "command"},
+    )
+    return store.learn(percept, _links(percept.id, links or {}))
+
+
+def _links(identity: str, links: Mapping[str, Sequence[str]]) -> list[Edge]:
+    kinds: tuple[EdgeKind, ...] = ("extends", "updates", "derives", "contradicts")
+    return [Edge(identity, target, kind) for kind in kinds for target in links.get(kind, ())]
+
+
+def explained(premises: Premises, store: Store, prompt: str, *, agent: str | None, ref: str | None) -> Told:
+    """For that agent, or else the primary, in that session or else the newest. Raises `ConfigError` and `NotFound`."""
+    name = agent or premises.settings.explain("primary").value
+    if name is None:
+        raise ConfigError("no primary agent is configured", hint="give one by --agent")
+    premises.settings.agent(name)
+    with store.snapshot():
+        session = found_session(premises, store, ref)
+        need = None if session is None else stand_of(premises, session, store.log(session.id)).session.need
+        return told_to(premises, store, name, prompt, session, None if need is None else need.text)
+
+
+def told_to(premises: Premises, store: Store, agent: str, prompt: str, session: Session | None, need: str | None, *, explain: bool = True) -> Told:
+    """What `agent` would be told of `session` and of what is global, and unless it is not to `explain` also what not.
+
+    Nobody is called, and no fact counts as used.
+    """
+    from orchestrator.memory.inject import chosen_of, inquiry_of
+
+    role = Role.PRIMARY if agent == premises.settings.explain("primary").value else Role.ESCALATION
+    limits = premises.settings.limits(agent)
+    workspace, identity = (premises.workspace, None) if session is None else (session.workspace, session.id)
+    with store.snapshot():
+        asked = inquiry_of(agent=agent, role=role, workspace=workspace, session=identity, limits=limits, prompt=prompt, need=need, explain=explain)
+        recalled = store.recall(asked)
+        there = {percept.id: percept for percept in store.percepts(session=identity)} if explain else {}
+    chosen = chosen_of(recalled, agent=agent, role=role, workspace=workspace, limits=limits, stated=_stated(session, agent, workspace))
+    scores = {percept.id: score for percept, score in recalled.found}
+    withheld = tuple((there[identity], why) for identity, why in chosen.withheld if identity in there)
+    return Told(agent, tuple((percept, scores[percept.id]) for percept in chosen.sent), withheld)
+
+
+def _stated(session: Session | None, agent: str, workspace: str) -> set[str]:
+    """What the agent has said itself in its conversation of this workspace."""
+    from orchestrator.context.delivery import stated_marks
+    from orchestrator.workspaces import same_workspace
+
+    own = () if session is None else session.external_sessions
+    return {mark for one in own if one.agent == agent and same_workspace(one.workspace, workspace) for mark in stated_marks(one.delivered)}
+
+
+def why_document(told: Told) -> WhyDocument:
+    return {
+        "format": "escalera.why/1",
+        "agent": told.agent,
+        "chosen": [{"id": percept.id, "content": percept.content, "score": score} for percept, score in told.sent],
+        "withheld": [{"id": percept.id, "content": percept.content, "why": reason} for percept, reason in told.withheld],
+    }
+
+
+def found_session(premises: Premises, store: Store, ref: str | None) -> Session | None:
+    """By reference, or the newest if there is one."""
+    try:
+        return store.find(ref, premises.workspace)
+    except NotFound:
+        if ref is not None:
+            raise
+        return None
