@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -22,6 +23,8 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        # asyncio sets it only where the listening socket names its protocol. Without it, head and body of an answer wait for each other: 40 ms.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._since = self.loop.time()
         self._late = self.loop.call_later(REQUEST_SECONDS, self._close_if_late)
         idle = [one for one in self.connections if isinstance(one, BoundedProtocol) and one.is_idle]

@@ -92,6 +92,8 @@ class Home:
     agents: dict[str, FakeProvider] = field(default_factory=lambda: {"local": FakeProvider(capabilities=TOOLS), "strong": FakeProvider(capabilities=TOOLS)})
     environ: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    server: Server | None = None
+    """The one that runs."""
     _app: FastAPI | None = None
 
     @property
@@ -149,7 +151,7 @@ class Home:
         listening = socket.create_server(("127.0.0.1", 0))
         ready = threading.Event()
         config = uvicorn.Config(self.app, http=BoundedProtocol, ws="none", lifespan="on", log_level="critical", log_config=None, timeout_graceful_shutdown=5)
-        server = Server(config, self.service, ready.set)
+        server = self.server = Server(config, self.service, ready.set)
         thread = threading.Thread(target=server.run, args=([listening],), name="server")
         thread.start()
         assert ready.wait(10)

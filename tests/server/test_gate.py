@@ -122,6 +122,14 @@ def test_a_thousand_idle_connections_keep_nobody_out(home: Home) -> None:
         assert not closed(idle[-1])
 
 
+def test_no_answer_is_held_back_until_the_client_has_confirmed_its_head(home: Home) -> None:
+    with home.client() as client:
+        client.get("/v1/models")
+        assert home.server is not None
+        (ours,) = home.server.server_state.connections
+        assert ours.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def closed(connection: socket.socket) -> bool:
     connection.settimeout(0.2)
     try:
