@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.errors import Overloaded, Transient, Unavailable
@@ -41,8 +43,8 @@ class RepeatLog:
 
     def begin(self) -> None:
         """A turn begins: what stands there belongs to earlier ones."""
-        while self.new():
-            pass
+        with suppress(OSError):
+            self._read_to = os.stat(self._path).st_size
         self.count, self.second_way = 0, False
 
     def new(self) -> list[Note]:
