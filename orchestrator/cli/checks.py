@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from orchestrator.cli.front import Front
 from orchestrator.errors import AuthFailed, EscaleraError, ModelNotFound, OutOfFunds, PluginError, RateLimited, SecretMissing
 from orchestrator.probes.side_by_side import Answered, side_by_side
-from orchestrator.providers import CheckResult
+from orchestrator.providers import CheckResult, CheckStatus
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.known import KnownSecrets
 
@@ -80,6 +80,9 @@ def result_of(answer: Answered[Any], seconds: float) -> CheckResult:
         return CheckResult(False, "error", f"no answer within {seconds:g} s", "try again; where it stays so, look at its address and its plugin")
     if not isinstance(answer.value, CheckResult):
         return CheckResult(False, "error", f"its plugin answers with {type(answer.value).__name__} instead of a CheckResult", "update the plugin")
+    if not isinstance(answer.value.ok, bool) or answer.value.status not in get_args(CheckStatus):
+        said = f"ok {answer.value.ok!r:.50}, status {answer.value.status!r:.50}"
+        return CheckResult(False, "error", f"its plugin answers with a CheckResult that is none: {said}", "update the plugin")
     return answer.value
 
 
