@@ -15,6 +15,7 @@ from orchestrator.settings.known import KnownSecrets
 if TYPE_CHECKING:
     from orchestrator.crew import Crew
     from orchestrator.documents.kinds import CheckObject, ServerCheckObject
+    from orchestrator.mcp_client.servers import Listed
     from orchestrator.settings.resolution import Settings
 
 _MOST_SHOWN = 500
@@ -33,8 +34,13 @@ def checked_agents(front: Front, agents: Sequence[AgentConfig], *, seconds: floa
 def checked_servers(front: Front, agents: Sequence[AgentConfig], *, seconds: float) -> list[ServerCheckObject]:
     """What the MCP servers of these agents have; those of agents that take no tools are left alone."""
     crew = front.crew(front.workspace)
+
+    def listed(name: str) -> Listed:
+        crew.require_accepted_server(name)
+        return crew.tool_servers.listed([name])[0]
+
     names = list(dict.fromkeys(name for agent in agents for name in servers_of(front.settings, crew, agent.name)))
-    answers = side_by_side({name: lambda name=name: crew.tool_servers.listed([name])[0] for name in names}, seconds=seconds)  # type: ignore[misc]  # a default binds the name
+    answers = side_by_side({name: lambda name=name: listed(name) for name in names}, seconds=seconds)  # type: ignore[misc]  # a default binds the name
     return [_server_object(name, answers[name], seconds) for name in names]
 
 
