@@ -61,9 +61,9 @@ def test_the_work_is_linear_however_hostile_the_text() -> None:
         text = "File a (1 bytes, sha256 0123456789abcdef):\n~~~\n" * count
         best = 9.0
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.thread_time()
             referenced(text)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.thread_time() - start)
         return best
 
     assert seconds(20_000) < 40 * seconds(2_000)

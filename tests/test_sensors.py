@@ -73,9 +73,9 @@ def test_no_weight_that_a_user_has_not_set_counts_but_that_of_what_he_lists() ->
 def test_a_huge_prompt_is_looked_at_in_a_time_that_grows_with_its_length(piece: str) -> None:
     def took(length: int) -> float:
         prompt = piece * (length // len(piece))
-        began = time.perf_counter()
+        began = time.thread_time()
         seen(prompt)
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
     took(1000)
     small, large = min(took(50_000) for _ in range(3)), min(took(800_000) for _ in range(2))

@@ -366,9 +366,9 @@ def fastest(text: str, size: int) -> float:
 
 
 def seconds(chunks: Sequence[str]) -> float:
-    started = time.perf_counter()
+    started = time.thread_time()
     filtered(chunks)
-    return time.perf_counter() - started
+    return time.thread_time() - started
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -427,11 +427,11 @@ def test_no_tag_survives_being_made_harmless(text: str) -> None:
 
 
 def test_making_harmless_is_linear_in_hostile_text() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     for text in ("<" + " " * 300_000, "< " * 150_000, "<escalera:" * 30_000, "<" * 300_000):
         assert neutralise(text) is text
 
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_a_digest_has_no_tags() -> None:

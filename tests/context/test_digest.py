@@ -387,10 +387,10 @@ def test_both_digests_of_25000_turns_are_quick() -> None:
 
 
 def timed(log: TurnLog) -> float:
-    began = time.perf_counter()
+    began = time.thread_time()
     activity(log, limit=12_000, boundary=12_500)
     prior(log, limit=12_000)
-    return time.perf_counter() - began
+    return time.thread_time() - began
 
 
 @pytest.mark.parametrize("unit", ["\x1b]", "~", "<", f"<escalera:need:{NONCE}>", "\n", "x"])

@@ -190,13 +190,13 @@ def test_ordinary_brackets_stay(text: str) -> None:
 
 
 def test_a_megabyte_of_brackets_is_read_in_linear_time() -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
 
     harmless("[" * 1_000_000)
     harmless("[" + "e " * 500_000)
     harmless("[ " * 500_000)
 
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
 
 
 # -- cleaning and batches -------------------------------------------------------------------------

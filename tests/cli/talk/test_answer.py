@@ -52,10 +52,10 @@ def test_the_growing_rest_is_seen_up_to_a_length() -> None:
 
 def test_a_block_without_end_takes_time_in_proportion() -> None:
     def taken(pieces: int) -> float:
-        answer, began = Answer(shown=100), time.perf_counter()
+        answer, began = Answer(shown=100), time.thread_time()
         for _ in range(pieces):
             answer.feed("token ")
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
     taken(1000)
     assert taken(80_000) < 40 * max(taken(8_000), 0.001)
