@@ -116,6 +116,16 @@ def put_step(connection: sqlite3.Connection, turn: int, seq: int, step: Part) ->
         connection.execute("INSERT OR IGNORE INTO step_contents (turn, seq, sha256) VALUES (?, ?, ?)", (turn, seq, sha256))
 
 
+def count_holders(connection: sqlite3.Connection) -> None:
+    """Note anew which steps hold a content, by what they say themselves: whatever a damaged table lacked, their texts do not go."""
+    said = "CASE WHEN json_valid(payload) THEN coalesce(payload ->> '$.text.sha256', payload ->> '$.content.sha256') END"
+    connection.execute("DELETE FROM step_contents")
+    connection.execute(
+        f"INSERT INTO step_contents (turn, seq, sha256) SELECT turn, seq, {said} FROM steps"
+        f" WHERE payload LIKE '%\"sha256\"%' AND {said} IN (SELECT sha256 FROM contents)"
+    )
+
+
 def made_whole(connection: sqlite3.Connection, steps: Sequence[Any]) -> Sequence[Any]:
     """Decoded steps with their texts, where these are contents of their own; one whose content is gone stays as it is, which is no step."""
     wanted = {sha256 for fields in steps if (sha256 := _content_of(fields)) is not None}

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from orchestrator.store import backup, running, schema
+from orchestrator.store import artifacts, backup, running, schema
 from orchestrator.store.connection import connect
 from orchestrator.store.files import PRIVATE_FILE, SIDES, Files, make_private, present
 
@@ -334,8 +334,8 @@ def _tie(target: sqlite3.Connection, now: datetime) -> None:
         target.execute(f"DELETE FROM {table} WHERE turn NOT IN (SELECT id FROM turns)")
     for table in ("external_sessions", "leases", "tasks", "artifacts"):
         target.execute(f"DELETE FROM {table} WHERE session NOT IN (SELECT id FROM sessions)")
-    for table in ("step_contents", "artifacts"):
-        target.execute(f"DELETE FROM {table} WHERE sha256 NOT IN (SELECT sha256 FROM contents)")
+    target.execute("DELETE FROM artifacts WHERE sha256 NOT IN (SELECT sha256 FROM contents)")
+    artifacts.count_holders(target)
     target.execute("DELETE FROM questions WHERE session IS NOT NULL AND session NOT IN (SELECT id FROM sessions)")
     target.execute(
         "INSERT OR REPLACE INTO meta SELECT 'fence', max(?, (SELECT coalesce(max(fence), 0) FROM leases),"
