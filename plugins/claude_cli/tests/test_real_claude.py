@@ -150,12 +150,13 @@ def test_broken_stream_is_asked_again_and_its_deltas_are_void(stage, serve, turn
     assert outcome.usage.input_tokens == 10
 
 
-def test_a_stream_that_breaks_behind_a_whole_block_is_no_answer(stage, serve, turn):
-    server = serve(CallTool("Bash", {"command": "true", "description": "x"}, text="Let me look."), Break("and now", whole="First half. "))
+@pytest.mark.parametrize("behind", ["and now", ""])
+def test_a_stream_that_breaks_behind_a_whole_block_is_no_answer(stage, serve, turn, behind):
+    server = serve(CallTool("Bash", {"command": "true", "description": "x"}, text="Let me look."), Break(behind, whole="First half. "))
 
     outcome = turn(server, stage.request(id=ID), allowed_tools=("Bash",))
 
-    assert (type(outcome.error), outcome.error.partial) == (Incomplete, "Let me look.\n\nFirst half. and now")
+    assert (type(outcome.error), outcome.error.partial) == (Incomplete, f"Let me look.\n\nFirst half. {behind}")
     assert outcome.texts == ["Let me look."]
     assert len(server.messages) == 2
 
@@ -163,6 +164,23 @@ def test_a_stream_that_breaks_behind_a_whole_block_is_no_answer(stage, serve, tu
 @pytest.mark.parametrize("attempts", [0, 1, 3])
 def test_what_is_no_answer_is_asked_for_no_more_often_than_allowed(stage, serve, tmp_path, attempts):
     server = serve(*[Foreign("<html>log in</html>")] * 9)
+
+    answered = dispatched(real_provider(stage, tmp_path / "home", server.url), stage.request(id=ID), Limits(retry_attempts=attempts))
+
+    assert len(server.messages) == answered.sends == attempts + 1
+
+
+BUSY = Fail(529, "overloaded_error", "Overloaded")
+BUSY_STREAM = Foreign('event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n', "text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("steps", "attempts"),
+    [([BUSY_STREAM] * 3, 3), ([BUSY_STREAM] * 3, 0), ([], 3)],
+    ids=["stream, then refused", "stream, no repeats", "refused"],
+)
+def test_an_overload_is_met_no_more_often_than_allowed_however_it_is_told(stage, serve, tmp_path, steps, attempts):
+    server = serve(*steps, *[BUSY] * 9)
 
     answered = dispatched(real_provider(stage, tmp_path / "home", server.url), stage.request(id=ID), Limits(retry_attempts=attempts))
 
