@@ -175,11 +175,12 @@ def _write_start(damaged: Path, fill: Callable[[sqlite3.Connection], object], le
 
 
 def _page_size(damaged: Path) -> int:
-    """As the file says, where that can be: a user may have changed it."""
+    """As the file says, where that can be: a user may have changed it. The second page of every store begins a table."""
     with damaged.open("rb") as file:
         start = file.read(_HEADER)
-    said = int.from_bytes(start[16:18], "big")
-    believed = start[:16] == _MAGIC and said >= 512 and said.bit_count() == 1 and damaged.stat().st_size % said == 0
+        said = int.from_bytes(start[16:18], "big")
+        file.seek(said)
+        believed = start.startswith(_MAGIC) and said >= 512 and said.bit_count() == 1 and file.read(1) in _TABLE_PAGES
     return said if believed else _PAGE
 
 

@@ -11,8 +11,9 @@ import openai
 import pytest
 
 from orchestrator.errors import AuthFailed, Blocked, ContextOverflow, RateLimited
-from orchestrator.messages import ToolCall, Usage
-from orchestrator.providers import ReasoningDelta, TextDelta, Withdrawn
+from orchestrator.messages import Text, ToolCall, Usage
+from orchestrator.providers import Finished, MessageDone, ReasoningDelta, TextDelta, Withdrawn
+from orchestrator.server import runs
 from orchestrator.server.openai.bodies import ChatBody
 from orchestrator.server.problems import Refused
 from orchestrator.testing.fake_provider import UNTIL_CANCELLED, FakeProvider, calls, says
@@ -253,6 +254,15 @@ def test_what_is_withdrawn_is_told_to_a_stream_and_left_out_of_a_whole_answer(ho
     whole = client.chat.completions.create(model="escalera", messages=HI).choices[0].message.content
 
     assert (streamed.startswith("wrong\n\n[What stands above is withdrawn"), streamed.endswith("right"), whole) == (True, True, "right")
+
+
+def test_a_whole_answer_may_be_longer_than_the_events_that_are_kept(home: Home, client: openai.OpenAI) -> None:
+    text = "x" * (runs.MOST_KEPT // 4)
+    home.local.will([*[TextDelta(text) for _ in range(5)], MessageDone((Text(5 * text),)), Finished("stop")])
+
+    answer = client.chat.completions.create(model="escalera", messages=HI).choices[0].message.content
+
+    assert answer == 5 * text
 
 
 def test_a_client_that_goes_away_ends_its_turn(home: Home, client: openai.OpenAI) -> None:

@@ -17,12 +17,15 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.artifacts import Artifact, ArtifactTerms
 from orchestrator.clock import parse_time
-from orchestrator.errors import LeaseLost, StoreError
+from orchestrator.errors import LeaseLost, NotFound, StoreError
 from orchestrator.messages import Text, Usage
 from orchestrator.percepts import Edge, Inquiry, Percept
 from orchestrator.session import Brief, ExternalSession, Outcome, Role, Session, State, Turn
-from orchestrator.store import Claim, rescue, schema
+from orchestrator.store import Claim, rescue, schema, search
+from orchestrator.store.artifacts import hash_of
+from orchestrator.store.faults import Damaged
 from orchestrator.store.files import Files
 from orchestrator.store.sqlite import SqliteStore, open_store
 
@@ -395,6 +398,170 @@ def test_two_rescues_at_one_time_keep_both_files(sqlite: Opened, folder: Path, c
         (folder / "escalera.db").write_bytes(text)
         rescue.rescue(Files(folder), rescue.set_aside(Files(folder), clock.now()), clock.now())
     assert {path.read_bytes()[:5] for path in folder.glob("escalera.db.damaged-*")} == {b"first", b"secon"}
+
+
+# -- what SQLite does not call damage ------------------------------------------------------------
+
+EVERYTHING = {"s1": 100, "s2": 100}
+
+
+def spoil(database: Path, what: bytes, other: bytes) -> None:
+    """Put other bytes of the same length in the place of these."""
+    content = database.read_bytes()
+    assert len(what) == len(other)
+    assert content.count(what) == 1
+    database.write_bytes(content.replace(what, other))
+
+
+def spoil_header(database: Path, at: int, garbage: bytes) -> None:
+    with database.open("r+b") as file:
+        file.seek(at)
+        file.write(garbage)
+
+
+def turns_of(store: SqliteStore) -> dict[str, int]:
+    """How many can be read of each session."""
+    return {summary.id: len(list(store.log(summary.id).newest_first())) for summary in store.list(None)}
+
+
+def saved(store: SqliteStore, folder: Path) -> dict[str, int]:
+    """The turns of each session, of a store that was set aside once, which was said, and that can be written again."""
+    counts = turns_of(store)
+    store.create(Session(id="new", workspace="/work/new", nonce="n"))
+    assert store.percept("p1").content == "one"
+    assert len(list(folder.glob("escalera.db.damaged-*Z"))) == 1
+    assert any("was damaged" in notice for notice in store.notices)
+    return counts
+
+
+SCHEMA_TEXTS = {
+    "not UTF-8": (b"CREATE TABLE turns", b"CREATE \xa8\xa5\xff\xfeE turns"),
+    "a column's name": (b"prompt TEXT,\n        mode TEXT", b"prompt TEXT,\n        modf TEXT"),
+    "a table's name": (b"CREATE TABLE percepts (", b"CREATE TABLE perbepts ("),
+    "a foreign key": (b"steps (\n        turn INTEGER NOT NULL REFERENCES turns (id)", b"steps (\n        turn INTEGER NOT NULL REFERENCES turns (ie)"),
+    "a key": (b"CREATE INDEX turns_by_outcome ON turns (session, role", b"CREATE INDEX turns_by_outcome ON turns (sessiox, role"),
+}
+
+
+@pytest.mark.parametrize(("what", "other"), SCHEMA_TEXTS.values(), ids=SCHEMA_TEXTS)
+def test_a_damaged_text_of_the_schema_loses_nothing(filled: Path, folder: Path, sqlite: Opened, completed, what: bytes, other: bytes) -> None:
+    without_backups(folder)
+    spoil(filled, what, other)
+    store = sqlite()
+    claim = store.claim("s1", "me", timedelta(minutes=1))
+    store.open_turn(claim, completed(100), store.find("s1", "/work/a"))
+    store.append_step(claim, 100, 0, Text("more"))
+    assert saved(store, folder) == EVERYTHING
+
+
+@pytest.mark.parametrize("text", ["not UTF-8", "a column's name"])
+def test_a_damaged_text_of_the_schema_is_said_to_who_only_reads(filled: Path, folder: Path, sqlite: Opened, text: str) -> None:
+    spoil(filled, *SCHEMA_TEXTS[text])
+    before = filled.read_bytes()
+    with pytest.raises(StoreError, match="damaged") as told:
+        list(sqlite(read_only=True).log("s1").newest_first())
+    assert "sets the file aside" in str(told.value.hint)
+    assert filled.read_bytes() == before
+
+
+@pytest.mark.parametrize("which", [slice(0, 1), slice(1, 2), slice(0, 9)], ids=["first", "second", "all"])
+@pytest.mark.parametrize("first_too", [False, True])
+def test_lost_pages_of_the_schema_lose_nothing_else(filled: Path, folder: Path, sqlite: Opened, which: slice, first_too: bool) -> None:
+    without_backups(folder)
+    for page in [*pages_of(filled, "sqlite_schema")[which], *([1] if first_too else [])]:
+        overwrite(filled, page)
+    assert saved(sqlite(), folder) == EVERYTHING
+
+
+HEADERS = {
+    "a format that none has": (60, (0xDD0005).to_bytes(4, "big")),
+    "a negative format": (60, b"\xff\0\0\5"),
+    "an older format": (60, (2).to_bytes(4, "big")),
+    "no format": (60, bytes(4)),
+    "the mark of another program": (68, b"ESCB"),
+    "no mark": (68, bytes(4)),
+    "a format that cannot be written": (18, b"\x62"),
+    "a format that cannot be read": (19, b"\x62"),
+    "a format of its schema that there is not": (47, b"\x90"),
+    "another encoding": (59, b"\2"),
+    "fewer pages than there are": (28, (60).to_bytes(4, "big")),
+    "another page size": (16, b"\x08\0"),
+}
+
+
+@pytest.mark.parametrize(("at", "garbage"), HEADERS.values(), ids=HEADERS)
+def test_a_damaged_header_loses_nothing(filled: Path, folder: Path, sqlite: Opened, at: int, garbage: bytes) -> None:
+    without_backups(folder)
+    spoil_header(filled, at, garbage)
+    assert saved(sqlite(), folder) == EVERYTHING
+
+
+INDEXES = {
+    "unknown format": "UPDATE {}_config SET v = 99",
+    "no format": "DELETE FROM {}_config",
+    "nonsense": "UPDATE {}_docsize SET sz = x''",
+    "no content": "DELETE FROM {}_data",
+}
+
+
+@pytest.mark.parametrize("damage", INDEXES.values(), ids=INDEXES)
+@pytest.mark.parametrize("index", ["search", "percept_words"])
+def test_a_damaged_search_index_is_made_anew(filled: Path, folder: Path, sqlite: Opened, index: str, damage: str) -> None:
+    store = sqlite()
+    store.search("answer", None)
+    store.close()
+    without_backups(folder)
+    change(filled, damage.format(index))
+
+    store = sqlite()
+    assert len(store.search("answer", None, limit=500)) == 200
+    assert [percept.id for percept, _ in store.recall(Inquiry(frozenset({"all"}), "/w", None, "the one?")).found] == ["p1"]
+    assert saved(store, folder) == EVERYTHING
+
+
+def test_a_turn_that_only_an_index_knows_is_damage(filled: Path, sqlite: Opened) -> None:
+    store = sqlite()
+    store.search("answer", None)
+    connection = store._database._writing.connection
+    connection.execute("DELETE FROM turns WHERE id = 7")
+    with pytest.raises(Damaged, match="turn 7"):
+        search.forget_turns(connection, [7], store._database.notice)
+
+
+def test_an_artifact_whose_content_is_gone_is_damage_and_goes(filled: Path, folder: Path, sqlite: Opened, clock) -> None:
+    without_backups(folder)
+    store = sqlite()
+    for body in (b"one", b"two"):
+        identity = body.decode()
+        life = ArtifactTerms().life(clock.now())
+        store.add_artifact(Artifact(identity, "answer", hash_of(body), len(body), "s1", 0, None, life, not life.explicit), body, None)
+    store.close()
+    change(filled, f"DELETE FROM contents WHERE sha256 = '{hash_of(b'one')}'")
+    without_backups(folder)
+
+    store = sqlite()
+    with pytest.raises(NotFound):
+        store.artifact_body("one")
+    assert store.artifact_body("two") == b"two"
+    assert saved(store, folder) == EVERYTHING
+
+
+def test_rows_between_two_damaged_pages_are_saved(filled: Path, folder: Path, sqlite: Opened) -> None:
+    without_backups(folder)
+    leaves = pages_of(filled, "steps")
+    for page in (leaves[0], leaves[-1]):
+        overwrite(filled, page)
+    store = sqlite()
+    assert sum(not turn.steps for name in EVERYTHING for turn in store.log(name).newest_first()) < 20
+
+
+def test_a_percept_of_a_backup_whose_text_is_no_text_stops_nothing(filled: Path, folder: Path, sqlite: Opened) -> None:
+    for backup in (folder / "backups").glob("*.db"):
+        change(backup, "UPDATE percepts SET content = CAST(x'6f6e65ff' AS TEXT), subject = CAST(x'ff' AS TEXT)")
+    filled.write_bytes(b"gone" * 5000)
+    store = sqlite()
+    assert [percept.content for percept in store.percepts()] == ["one\ufffd"]
+    assert turns_of(store) == EVERYTHING
 
 
 # -- backups -------------------------------------------------------------------------------------

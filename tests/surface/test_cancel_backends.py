@@ -157,14 +157,17 @@ def agent(kind: str, folder: Path) -> Iterator[tuple[str, Callable[[], None], di
 
 
 def paced(strong: Backend) -> None:
-    """The answer, a word every now and then; the real program gets one that never ends."""
+    """The answer, a word every now and then; the real program gets one that never ends.
+
+    Twice: a server that is slow may look at the cancelled request of the turn before only now.
+    """
     match strong.kind:
         case "claude-cli":
             strong.server.add(Hang(ANSWER))
         case "bedrock":
-            strong.server.replace(bedrock_server.Reply([part for write in bedrock_server.say(ANSWER).writes for part in (PAUSE, write)]))
+            strong.server.replace(*[bedrock_server.Reply([part for write in bedrock_server.say(ANSWER).writes for part in (PAUSE, write)])] * 2)
         case _:
-            strong.server.replace(Reply([part for write in reply(ANSWER).writes for part in (PAUSE, write)]))
+            strong.server.replace(*[Reply([part for write in reply(ANSWER).writes for part in (PAUSE, write)])] * 2)
 
 
 @dataclass(frozen=True)

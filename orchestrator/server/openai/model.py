@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from orchestrator.errors import InternalError
 from orchestrator.planning.case import Wish
 from orchestrator.routing import Choice
 from orchestrator.server.client_tools import ClientTools
@@ -94,11 +95,25 @@ class Model:
                     raise failure
             yield one
 
+    @staticmethod
+    async def _end(run: Run) -> Ended:
+        """Of a turn that nothing comes between: nobody is woken for each of its words. Raises why it has no answer."""
+        await run.end()
+        if run.document is None:
+            raise run.error or InternalError("the turn has no end")
+        failure = failure_of(run, run.document)
+        if failure is not None:
+            raise failure
+        return Ended(run.document, run.document["answer"] or "")
+
     async def whole(self, request: Request, run: Run, opening: Opening, document: Callable[[list[str], Called | Ended], dict[str, Any]]) -> Response:
         said: list[str] = []
         ends: list[Called | Ended] = []
 
         async def collect() -> None:
+            if run.tools is None:
+                ends.append(await self._end(run))
+                return
             async for one in self._heard(run, opening):
                 if isinstance(one, Called | Ended):
                     ends.append(one)
