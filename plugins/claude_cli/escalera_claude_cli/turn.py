@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from escalera_claude_cli import processes
 from escalera_claude_cli.child import PIPE_GRACE, Child, EndOfOutput, Nothing, Output, Silence
@@ -14,7 +14,6 @@ from escalera_claude_cli.environment import MAX_RETRIES, marks, may_go_on, own_r
 from escalera_claude_cli.lines import Line
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.permissions import answer_request
-from escalera_claude_cli.repeat_log import Note
 from escalera_claude_cli.timers import Timers
 from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.transcript import Transcript
@@ -153,7 +152,7 @@ class _Turn:
             if self._cancel.is_set():
                 yield from self._stop(item)
             self._raise_if_expired()
-            self._raise_if_spent(item, self._child.repeats.new())
+            self._raise_if_spent(item)
             if item is EndOfOutput:
                 if self._child.result is not None and not self._transcript.said_anything:
                     raise _Unheard
@@ -192,11 +191,13 @@ class _Turn:
         if error is not None:
             raise error
 
-    def _raise_if_spent(self, item: Output | Silence, notes: Sequence[Note]) -> None:
+    def _raise_if_spent(self, item: Output | Silence) -> None:
         """A repeat that the turn may not have is not waited for, as long as nothing of an answer came: the core goes on, or gives up."""
         left, log = self._retries_left, self._child.repeats
-        announced = isinstance(item, dict) and is_announced_repeat(item)
-        if left is None or self._transcript.emitted or not (announced or (notes and not notes[-1].second_way)):
+        if left is None or self._transcript.emitted:
+            return
+        notes, announced = log.new(), isinstance(item, dict) and is_announced_repeat(item)
+        if not (announced or (notes and not notes[-1].second_way)):
             return
         repeats = self._repeats() + announced
         if may_go_on(left, repeats, second_way=log.second_way):
