@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.agents import agent_prompt, build_provider, tool_environ
+from orchestrator.errors import ConfigError
 from orchestrator.mcp_client.listings import Listings
 from orchestrator.mcp_client.servers import Offer, ToolServers
 from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
+from orchestrator.settings.files import shown_path
 from orchestrator.settings.known import KnownSecrets
 from orchestrator.settings.limits import Limits
-from orchestrator.settings.project import leads_into
+from orchestrator.settings.project import leads_into, named_parts
 from orchestrator.settings.resolution import Settings
+from orchestrator.settings.tool_servers import TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,10 @@ class Crew:
         self._turn_timeout, self._with_secrets, self._long_lived = turn_timeout, with_secrets, long_lived
         self._reports, self._trusted, self._known = reports, trusted, known
         self._built: dict[str, Agent] = {}
-        self.tool_servers = ToolServers(settings.servers.values(), environ=environ, workspace=workspace, listings=listings)
+        self._held = dict(self._held_servers())
+        """Servers that are not started, by name, and why."""
+        accepted = [server for server in settings.servers.values() if server.name not in self._held]
+        self.tool_servers = ToolServers(accepted, environ=environ, workspace=workspace, listings=listings)
         """The MCP servers whose tools they are offered."""
 
     @property
@@ -99,6 +105,7 @@ class Crew:
         """Raises `ConfigError` for a name that is not configured, `PluginError` for a kind that is not installed."""
         if name not in self._built:
             config = self._settings.agent(name)
+            self._require_accepted(f"agents.{name}", config.options, config.sources)
             others = self._settings.agents.values()
             provider = build_provider(
                 config,
@@ -120,7 +127,9 @@ class Crew:
 
     def offered(self, agent: str, *, room: int | None, taken: Iterable[str]) -> Offer:
         """The tools of MCP servers for that agent: what is known of them, and where nobody is called what the last turn listed."""
-        return self.tool_servers.offered(agent, room=room, taken=taken, foresees=not self._with_secrets)
+        offer = self.tool_servers.offered(agent, room=room, taken=taken, foresees=not self._with_secrets)
+        held = [why for name, why in self._held.items() if self._settings.servers[name].serves(agent)]
+        return replace(offer, problems=(*offer.problems, *held))
 
     def tool_environ(self) -> dict[str, str]:
         """What programs that tools start may see of the environment: nothing that is a secret, be it by its name, of an agent or of a tool server."""
@@ -133,6 +142,29 @@ class Crew:
                 agent.close()
         finally:
             self.tool_servers.close()
+
+    def require_accepted_server(self, name: str) -> None:
+        """Raises `ConfigError` for a server of the project's with a file that is not accepted as it is now."""
+        server = self._settings.servers[name]
+        words = {"command": server.command, "args": server.args, "env": server.env, "headers": server.headers}
+        self._require_accepted(f"{TABLE}.{name}", words, server.sources)
+
+    def _require_accepted(self, owner: str, values: Mapping[str, object], sources: Mapping[str, str]) -> None:
+        """A file of the project's own counts only as the user has accepted it, like the file that names it (page 5)."""
+        project = self._settings.project_file
+        named = {key: value for key, value in values.items() if project is not None and sources.get(key) == f"file:{project}"}
+        for key, value in named.items():
+            for part in named_parts(project.parent, value, self._trusted) if project is not None else ():
+                if not part.accepted:
+                    text = f"{owner}.{key} ({sources[key]}): {shown_path(part.path)} is not accepted as it is now"
+                    raise ConfigError(text, hint="`escalera trust` shows it and accepts it")
+
+    def _held_servers(self) -> Iterator[tuple[str, str]]:
+        for name in self._settings.servers:
+            try:
+                self.require_accepted_server(name)
+            except ConfigError as error:
+                yield name, f"{error.message}: {error.hint}"
 
     def _accepts(self, config: AgentConfig) -> Callable[[Path, bytes], bool]:
         """A prompt file of the project's own counts only as the user has accepted it, like the file that names it (page 5)."""

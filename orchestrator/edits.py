@@ -34,12 +34,17 @@ def added(premises: Premises, name: str, values: Mapping[str, str], *, project: 
 
 
 def _option_check(kinds: Mapping[str, ProviderKind], paths: Iterable[str]) -> Callable[[Settings], list[Problem]]:
-    """Problems of what is being set; that another option is missing still, or is one of another provider, is no reason to refuse it."""
+    """Problems of what is being set, and of the tables around it; that another option is missing still, or is one of another provider, is no reason."""
 
     from orchestrator.agents import agent_problems
 
     def check(settings: Settings) -> list[Problem]:
         found = agent_problems(settings.agents.values(), kinds)
-        return [problem for problem in found if any(f"{problem.path}.".startswith(f"{path}.") for path in paths)]
+        return [problem for problem in found if any(_lies_on_one_way(problem.path, path) for path in paths)]
 
     return check
+
+
+def _lies_on_one_way(one: str, other: str) -> bool:
+    """Whether one path is the other, or leads to it."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")

@@ -40,7 +40,9 @@ Durations have a unit (`500ms`, `120s`, `30m`, `24h`, `14d`); sizes may have one
 `{ cmd = ["program", "argument"] }` or `{ keyring = "service/name" }` (with the package `keyring`), or a text in a file that nobody else reads.
 
 A project file that came with a clone sets what is harmless and no more until `escalera trust` has shown what else it says and you have accepted it;
-one changed byte asks again, but for your own `settings set --project`, which keeps a file accepted that was.
+one changed byte asks again, but for your own `settings set --project`, which keeps a file accepted that was. Accepted with it, byte for byte, are the
+programs and files in its folder that it names, the project's `AGENTS.md` and templates, and what Claude Code would go by on its own account:
+`.claude/settings.json`, `.claude/settings.local.json` and `.mcp.json`, also in folders above. Without that, Claude Code runs with your own settings alone.
 
 Agents have tables of their own (`[agents.NAME]`), and so have MCP servers (`[mcp_servers.NAME]`, [tools.md](tools.md)).
 

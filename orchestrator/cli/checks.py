@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from orchestrator.cli.front import Front
 from orchestrator.errors import AuthFailed, EscaleraError, ModelNotFound, OutOfFunds, PluginError, RateLimited, SecretMissing
 from orchestrator.probes.side_by_side import Answered, side_by_side
-from orchestrator.providers import CheckResult
+from orchestrator.providers import CheckResult, CheckStatus
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.known import KnownSecrets
 
 if TYPE_CHECKING:
     from orchestrator.crew import Crew
     from orchestrator.documents.kinds import CheckObject, ServerCheckObject
+    from orchestrator.mcp_client.servers import Listed
     from orchestrator.settings.resolution import Settings
 
 _MOST_SHOWN = 500
@@ -33,8 +34,13 @@ def checked_agents(front: Front, agents: Sequence[AgentConfig], *, seconds: floa
 def checked_servers(front: Front, agents: Sequence[AgentConfig], *, seconds: float) -> list[ServerCheckObject]:
     """What the MCP servers of these agents have; those of agents that take no tools are left alone."""
     crew = front.crew(front.workspace)
+
+    def listed(name: str) -> Listed:
+        crew.require_accepted_server(name)
+        return crew.tool_servers.listed([name])[0]
+
     names = list(dict.fromkeys(name for agent in agents for name in servers_of(front.settings, crew, agent.name)))
-    answers = side_by_side({name: lambda name=name: crew.tool_servers.listed([name])[0] for name in names}, seconds=seconds)  # type: ignore[misc]  # a default binds the name
+    answers = side_by_side({name: lambda name=name: listed(name) for name in names}, seconds=seconds)  # type: ignore[misc]  # a default binds the name
     return [_server_object(name, answers[name], seconds) for name in names]
 
 
@@ -80,6 +86,9 @@ def result_of(answer: Answered[Any], seconds: float) -> CheckResult:
         return CheckResult(False, "error", f"no answer within {seconds:g} s", "try again; where it stays so, look at its address and its plugin")
     if not isinstance(answer.value, CheckResult):
         return CheckResult(False, "error", f"its plugin answers with {type(answer.value).__name__} instead of a CheckResult", "update the plugin")
+    if not isinstance(answer.value.ok, bool) or answer.value.status not in get_args(CheckStatus):
+        said = f"ok {answer.value.ok!r:.50}, status {answer.value.status!r:.50}"
+        return CheckResult(False, "error", f"its plugin answers with a CheckResult that is none: {said}", "update the plugin")
     return answer.value
 
 

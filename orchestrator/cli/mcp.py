@@ -33,7 +33,7 @@ def command(front: Front, http: bool, port: int, wait_questions: bool) -> int:
     server = build_server(calls)
     try:
         if listening is None:
-            run_stdio(server)
+            run_stdio(server, front.output.stdout)
             return 0
         from orchestrator.bearer import FILE, read_or_make
 

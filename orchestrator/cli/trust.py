@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from orchestrator.settings.trust import TrustStore, would_enable
 from orchestrator.settings.values import shown_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from orchestrator.documents.kinds import AcceptedFile, ProjectFileDocument
 
@@ -45,7 +46,7 @@ def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: b
         return
     offer = _offer(front, path)
     if revoke:
-        taken = [accepted.revoke(file) for file in (*offer.files, *accepted.gone_below(offer.project.root))]
+        taken = [accepted.revoke(file) for file in (*offer.files, *accepted.gone_below(offer.project.root), *_once_named(front, offer, accepted))]
         text = f"{'no longer accepted' if any(taken) else 'was not accepted'}: {shown_path(offer.subject)}"
         _done(front, text, _document(offer.subject, False, []), as_json)
         return
@@ -102,6 +103,15 @@ def _offer(front: Front, path: Path | None) -> _Offer:
     if file is None and not project.parts and not project.unreadable:
         raise NotFound(f"there is no escalera.toml in {folder} or above it, and nothing beside that waits for it, such as AGENTS.md or .mcp.json")
     return _Offer(file, project)
+
+
+def _once_named(front: Front, offer: _Offer, accepted: TrustStore) -> Iterator[Path]:
+    """Accepted files of the same project, also those that its file does not name any more."""
+    home = home_of(front.environ)
+    for file in map(Path, accepted.list()) if offer.file is not None else ():
+        nearest = find_project_file(file.parent, home=home)
+        if nearest is not None and os.path.realpath(nearest.parent) == os.path.realpath(offer.project.root):
+            yield file
 
 
 def _text(front: Front, project: Project, part: ProjectPart) -> str:

@@ -8,13 +8,18 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
+from orchestrator.settings.secrets import mask_assigned
+
 
 def mask_secrets(text: str) -> str:
     """The text with every obvious secret replaced by `***`: keys and tokens by their shape, bearer headers, passwords in URLs, private key blocks.
 
     A secret without a shape of its own cannot be seen. Text without any is given back as the same object; masking twice is masking once.
     """
-    return _SECRET.sub(_mask, text)
+    masked = _SECRET.sub(_mask, text)
+    content = masked.encode("utf-8", "surrogatepass")
+    clear = mask_assigned(content)
+    return masked if clear == content else clear.decode("utf-8", "surrogatepass")
 
 
 def mask_values(value: Any) -> Any:  # a session, turns, or any JSON value: what comes in goes out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import io
 import os
 import signal
 import socket
@@ -12,8 +13,9 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
+import anyio
 import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -25,7 +27,6 @@ from orchestrator.errors import UsageError
 from orchestrator.mcp_client.logs import silence
 
 if TYPE_CHECKING:
-    import anyio
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 PATH = "/mcp"
@@ -38,15 +39,20 @@ _ENDING = tuple(number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number :=
 # -- standard input and output -------------------------------------------------------------------
 
 
-def run_stdio(server: Server[Any]) -> None:
-    """Until the client closes its end, or a signal comes. Meanwhile nothing else reads from standard input or prints to standard output."""
+def run_stdio(server: Server[Any], stdout: TextIO) -> None:
+    """Until the client closes its end, or a signal comes. `stdout` leads to the client, and nothing else is printed there;
+    meanwhile nothing else reads from standard input.
+    """
     silence()
-    asyncio.run(_until_signal(_serve_stdio(server)))
+    if isinstance(stdout, io.TextIOWrapper):
+        stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")  # as the protocol wants it, whatever the locale
+    asyncio.run(_until_signal(_serve_stdio(server, stdout)))
 
 
-async def _serve_stdio(server: Server[Any]) -> None:
+async def _serve_stdio(server: Server[Any], stdout: TextIO) -> None:
     lines = _Lines(_taken_stdin(), asyncio.get_running_loop())
-    async with stdio_server(stdin=cast("anyio.AsyncFile[str]", lines)) as (incoming, outgoing):  # only iterated over
+    # of the lines, only iteration is used
+    async with stdio_server(stdin=cast("anyio.AsyncFile[str]", lines), stdout=anyio.wrap_file(stdout)) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 

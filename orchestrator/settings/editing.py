@@ -12,6 +12,7 @@ from orchestrator.errors import ConfigError, UsageError
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import BY_PATH, SettingValue
 from orchestrator.settings.files import PROJECT_FILE, ConfigFile, config_file, decode_text, is_stream, shown_path
+from orchestrator.settings.known import SHORTEST, written_secrets
 from orchestrator.settings.layers import LayerReader, assigned_value, is_agent_name
 from orchestrator.settings.problems import Problem, raise_problems
 from orchestrator.settings.project import leads_into
@@ -126,6 +127,8 @@ def _key(path: str) -> Key:
 def _checked(path: str, text: str, workspace: Path) -> Any:
     """The value for the file, checked as one from the command line."""
     key = _key(path)
+    if not all(key):
+        raise ConfigError(f"{shown(path)} is no path: there is nothing between two of its dots, or at an end")
     reader = LayerReader(workspace)
     layer = reader.assignment(path, text, "this change")
     raise_problems(reader.problems)
@@ -136,7 +139,8 @@ def _checked(path: str, text: str, workspace: Path) -> Any:
     if key[0] == "agents" and key[2] == "limits":
         return _listed(layer.agent_limits[key[1]][key[3]])
     value = assigned_value(list(key), text)
-    if has_written_secret(*_nested(key[2:], value)):
+    named = _nested(key[2:], value)
+    if has_written_secret(*named) or any(len(text) >= SHORTEST for text in written_secrets(*named)):
         raise ConfigError(f"{path}: a secret on the command line stays in the shell's history and is seen by every process", hint=_REFERENCES)
     return value
 
@@ -170,9 +174,10 @@ def _with(files: Files, new: ConfigFile, *, project: bool, trusted: bool) -> Fil
 
 def _refuse_new_problems(sources: Sources, before: Files, after: Files, check: Callable[[Settings], Iterable[Problem]] | None) -> None:
     """A file with a problem may be mended step by step; a change brings none. Both are judged as if they were accepted."""
-    settings, problems = resolved(sources, after)
-    _, known = resolved(sources, replace(before, trusted=after.trusted))
-    new = (problem for problem in (*problems, *(check(settings) if check else ())) if problem not in known)
+    (settings, problems), (earlier, known) = resolved(sources, after), resolved(sources, replace(before, trusted=after.trusted))
+    if check:
+        problems, known = [*problems, *check(settings)], [*known, *check(earlier)]
+    new = (problem for problem in problems if problem not in known)
     changed = {f"file:{file.path}" for file, old in ((after.user, before.user), (after.project, before.project)) if file and file != old}
     raise_problems(replace(problem, source="this change") if problem.source in changed else problem for problem in new)
 

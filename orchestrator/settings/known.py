@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, unquote
 
-from orchestrator.settings.secrets import MASK, USER, SecretRef, hidden
+from orchestrator.settings.secrets import MASK, USER, SecretRef, hidden, mask_assigned
 
 SHORTEST = 6
 """Characters. A shorter one is a stand-in for a server that wants none, and stands in many a word."""
@@ -32,9 +32,7 @@ class KnownSecrets:
             self.longest = len(self._forms[0])
 
     def mask(self, text: str) -> str:
-        """The text with `***` for each of them."""
-        if not self._forms:
-            return text
+        """The text with `***` for each of them, and for what an environment has under a name of secrets (`OPENAI_API_KEY=…`)."""
         content = text.encode("utf-8", "surrogatepass")
         masked = self.mask_bytes(content)
         return text if masked == content else masked.decode("utf-8", "surrogatepass")
@@ -42,7 +40,7 @@ class KnownSecrets:
     def mask_bytes(self, content: bytes) -> bytes:
         for form in self._forms:  # a search each is many times faster than one for all of them
             content = content.replace(form, MASK.encode())
-        return content
+        return mask_assigned(content)
 
 
 def _forms(secret: str) -> Iterator[bytes]:

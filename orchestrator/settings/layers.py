@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -304,6 +304,11 @@ def _word(value: object) -> str:
     raise ValueError(f"{quoted(value)} is not usable; expected a text")
 
 
+def _model(value: object) -> object:
+    """Which one is for its provider to say, but for one that is none."""
+    return _word(value) if isinstance(value, str) else value
+
+
 def _kind(value: object) -> str:
     """The name of a provider kind, as far as that shows; what is none may be a secret in the wrong place, and so it is not shown."""
     if _KIND_NAME.fullmatch(_word(value)):
@@ -328,4 +333,11 @@ def _names(value: object) -> tuple[str, ...]:
     raise ValueError(f"{quoted(value)} is not usable; expected a list of names of tools, or of plugins that have some")
 
 
-_AGENT_CHECKS = {"provider": _kind, "prompt": _word, "prompt_file": _word, "prices": _prices, "extra_tools": _names}
+_AGENT_CHECKS: Mapping[str, Callable[[object], object]] = {
+    "provider": _kind,
+    "model": _model,
+    "prompt": _word,
+    "prompt_file": _word,
+    "prices": _prices,
+    "extra_tools": _names,
+}

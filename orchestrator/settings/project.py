@@ -1,15 +1,17 @@
-"""What a workspace brings beside its escalera.toml: AGENTS.md, templates, prompts, and what agents' programs go by, once the user accepts it (page 5)."""
+"""What a workspace brings beside its escalera.toml: AGENTS.md, templates, named files, and what agents' programs go by, once the user accepts it (page 5)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
 from orchestrator.settings.files import find_project_file, read_bytes, read_config, read_found, shown_path
+from orchestrator.settings.secrets import SecretRef
+from orchestrator.settings.tool_servers import TABLE
 from orchestrator.settings.trust import TrustStore
 
 INSTRUCTIONS = "AGENTS.md"
@@ -19,6 +21,8 @@ OBEYED_SETTINGS = (Path(".claude", "settings.json"), Path(".claude", "settings.l
 """Of Claude Code: hooks, variables, permissions. Version 2.1 takes those of its working directory; here all up to the top of the repository count."""
 OBEYED_SERVERS = Path(".mcp.json")
 """Of Claude Code, from its working directory upward: servers that it starts."""
+
+IsTrusted = Callable[[Path, bytes], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,8 @@ class Project:
     """The folder of its escalera.toml, else the workspace."""
     instructions: ProjectPart | None = None
     templates: tuple[ProjectPart, ...] = ()
-    prompts: tuple[ProjectPart, ...] = ()
-    """The files that its escalera.toml names as `prompt_file` of agents."""
+    named: tuple[ProjectPart, ...] = ()
+    """The files that its escalera.toml names for agents and servers: prompts, programs, configurations."""
     obeyed: tuple[ProjectPart, ...] = ()
     """By which programs of agents go on their own account, also those above the project."""
     unreadable: tuple[Path, ...] = ()
@@ -62,7 +66,7 @@ class Project:
 
     @property
     def _ours(self) -> tuple[ProjectPart, ...]:
-        return (*([] if self.instructions is None else [self.instructions]), *self.templates, *self.prompts)
+        return (*([] if self.instructions is None else [self.instructions]), *self.templates, *self.named)
 
     def name(self, part: ProjectPart) -> str:
         """The part's name within the project."""
@@ -80,6 +84,8 @@ class Project:
         """What it is there for, to follow its size."""
         if part in self.obeyed:
             return "by which Claude Code starts programs and sets variables"
+        if part in self.named:
+            return "that escalera.toml names"
         return "in the place of a text of ours" if part in self.templates else "that agents are told"
 
     def _name(self, path: Path) -> str:
@@ -94,10 +100,16 @@ def project_of(workspace: Path, *, home: Path | None, trusted: TrustStore) -> Pr
     file = find_project_file(workspace, home=home)
     root = workspace if file is None else file.parent
     folders = [folder for folder in (workspace, *workspace.parents) if folder == root or root in folder.parents]
-    found = (part for folder in folders for part in _parts(root, [folder / INSTRUCTIONS], trusted))
-    prompts = [] if file is None else _prompts(file)
+    found = (part for folder in folders for part in _parts(root, [folder / INSTRUCTIONS], trusted.is_trusted))
+    named = () if file is None else tuple(named_parts(root, _tables(file), trusted.is_trusted))
     obeyed, unreadable = _obeyed(workspace, home, trusted)
-    return Project(root, next(found, None), tuple(_parts(root, _templates(root), trusted)), tuple(_parts(root, prompts, trusted)), obeyed, unreadable)
+    return Project(root, next(found, None), tuple(_parts(root, _templates(root), trusted.is_trusted)), named, obeyed, unreadable)
+
+
+def named_parts(root: Path, value: object, is_trusted: IsTrusted) -> Iterator[ProjectPart]:
+    """The files of a project that texts in a value of its escalera.toml name, at any depth, as they are now."""
+    paths = (Path(os.path.abspath(root / text)) for text in _texts(value) if text and "\0" not in text)
+    return _parts(root, dict.fromkeys(paths), is_trusted)
 
 
 def leads_into(folder: Path, path: Path) -> bool:
@@ -113,14 +125,23 @@ def _templates(root: Path) -> list[Path]:
         return []
 
 
-def _prompts(file: Path) -> list[Path]:
-    """Of the agents of a project file; one that cannot be read has none, and says so elsewhere."""
+def _tables(file: Path) -> list[object]:
+    """Those of agents and servers; a file that cannot be read has none, and says so elsewhere."""
     try:
-        tables = read_config(file, found=True).data.get("agents")
+        data = read_config(file, found=True).data
     except ConfigError:
         return []
-    named = [table.get("prompt_file") for table in tables.values() if isinstance(table, Mapping)] if isinstance(tables, Mapping) else []
-    return list(dict.fromkeys(Path(os.path.abspath(file.parent / name)) for name in named if isinstance(name, str)))
+    return [data.get("agents"), data.get(TABLE)]
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, SecretRef):
+        yield from value.cmd
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
 
 
 def _obeyed(workspace: Path, home: Path | None, trusted: TrustStore) -> tuple[tuple[ProjectPart, ...], tuple[Path, ...]]:
@@ -141,7 +162,7 @@ def _obeyed(workspace: Path, home: Path | None, trusted: TrustStore) -> tuple[tu
     return tuple(parts), tuple(unreadable)
 
 
-def _parts(root: Path, paths: list[Path], trusted: TrustStore) -> Iterator[ProjectPart]:
+def _parts(root: Path, paths: Iterable[Path], is_trusted: IsTrusted) -> Iterator[ProjectPart]:
     for path in paths:
         if not os.path.isfile(path) or not leads_into(root, path):
             continue
@@ -149,4 +170,4 @@ def _parts(root: Path, paths: list[Path], trusted: TrustStore) -> Iterator[Proje
             content = read_bytes(path)
         except ConfigError:
             continue
-        yield ProjectPart(path, content, trusted.is_trusted(path, content))
+        yield ProjectPart(path, content, is_trusted(path, content))

@@ -37,6 +37,18 @@ _TEXTS = re.compile(r':\s*"((?:[^"\\\n]|\\.)*)"')
 _EXPECTED = 'expected a text, { env = "NAME" }, { cmd = ["program", "argument"] } or { keyring = "service/name" }'
 _CMD_SECONDS = 30
 _SHORTEST = 6
+_VALUE = r"""[^\s"'\\<>,;&|()\[\]{}]"""
+_ASSIGNED = re.compile(
+    rf"""
+    (?<![A-Za-z0-9_])(?P<name>[A-Z][A-Z0-9_]{{0,80}}_(?:KEY|TOKEN|SECRET|PASSWORD)
+        (?: =(?:\\?["'])?                                          (?=(?![$*]){_VALUE}{{6}})
+          | (?:\\?["'])?[ ]{{0,2}}[=:][ ]{{0,2}}(?:\\?["'])?     (?=(?![$*]){_VALUE}{{8}})(?={_VALUE}{{0,500}}[0-9])
+        ))
+    {_VALUE}++(?![(\[])
+    """.encode(),
+    re.VERBOSE,
+)
+"""A value that only the command line's spelling gives away has a digit; a call, a variable or something that is masked is none."""
 """Characters of a parameter that may be a secret."""
 
 
@@ -63,6 +75,11 @@ class Secret:
 
     def __str__(self) -> str:
         return MASK
+
+
+def mask_assigned(content: bytes) -> bytes:
+    """With `***` for what stands behind `NAME_KEY=`, `NAME_TOKEN=`, `NAME_SECRET=` and `NAME_PASSWORD=`, as environments are printed, in JSON too."""
+    return _ASSIGNED.sub(rb"\g<name>***", content)
 
 
 def is_secret_name(name: str) -> bool:

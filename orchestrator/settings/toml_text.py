@@ -206,8 +206,10 @@ def _line_removed(text: str, statements: Sequence[_Statement], index: int) -> st
 
 
 def _holds_only(text: str, statements: Sequence[_Statement], head: int, index: int) -> bool:
-    """Whether a table holds nothing but that entry, not even a comment."""
+    """Whether a table holds nothing but that entry, not even a comment. One before its own tables was not put there for an entry: that would be behind them."""
     header = statements[head]
+    if any(s.kind in ("header", "array") and s.path[: len(header.path)] == header.path for s in statements[head + 1 :]):
+        return False
     rest = [s for s in _section(statements, head) if s is not statements[index]]
     return header.kind == "header" and not text[header.value[1] : header.end].strip() and all(s.kind == "blank" for s in rest)
 

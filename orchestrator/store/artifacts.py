@@ -19,6 +19,7 @@ from orchestrator.artifacts import Artifact, ArtifactKind
 from orchestrator.lifetimes import Lifespan, whole_ms
 from orchestrator.messages import Part, Text, ToolResult, well_formed
 from orchestrator.store import rows
+from orchestrator.store.faults import Damaged
 from orchestrator.store.questions import Look
 from orchestrator.store.refs import one_of
 
@@ -63,10 +64,12 @@ def read(connection: sqlite3.Connection, ref: str, look: Look) -> Artifact:
 
 
 def body(connection: sqlite3.Connection, identity: str, look: Look) -> bytes:
-    """What one that lives holds."""
+    """What one that lives holds. Raises `Damaged` when that is gone."""
     found = _found(connection, identity, look)
-    (held,) = connection.execute("SELECT body FROM contents WHERE sha256 = ?", (found.sha256,)).fetchone()
-    return bytes(held)
+    row = connection.execute("SELECT CAST(body AS BLOB) FROM contents WHERE sha256 = ?", (found.sha256,)).fetchone()
+    if row is None or row[0] is None:
+        raise Damaged(f"the content of artifact {found.id} is gone")
+    return bytes(row[0])
 
 
 def listed(connection: sqlite3.Connection, look: Look, *, session: str | None) -> Sequence[Artifact]:
@@ -151,8 +154,8 @@ def _texts(connection: sqlite3.Connection, wanted: Sequence[str]) -> dict[str, s
     found: dict[str, str] = {}
     for start in range(0, len(wanted), _AT_ONCE):
         some = wanted[start : start + _AT_ONCE]
-        query = f"SELECT sha256, body FROM contents WHERE sha256 IN ({', '.join('?' * len(some))})"
-        found |= {sha256: bytes(held).decode("utf-8", "replace") for sha256, held in connection.execute(query, some)}
+        query = f"SELECT sha256, CAST(body AS BLOB) FROM contents WHERE sha256 IN ({', '.join('?' * len(some))})"
+        found |= {sha256: bytes(held).decode("utf-8", "replace") for sha256, held in connection.execute(query, some) if held is not None}
     return found
 
 

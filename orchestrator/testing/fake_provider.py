@@ -45,7 +45,7 @@ class _UntilCancelled:
 UNTIL_CANCELLED: Final = _UntilCancelled()
 """A step that waits for the turn to be cancelled, and then raises `Cancelled`."""
 
-Step = Event | Exception | Question | Callable[[], object] | _UntilCancelled
+Step = Event | BaseException | Question | Callable[[], object] | _UntilCancelled
 Script = Sequence[Step]
 FinishReason = Literal["stop", "tool_calls", "length", "blocked", "other"]
 """Why an answer ended, as `Finished` has it."""
@@ -107,7 +107,7 @@ class FakeProvider:
             self.running -= 1
 
     def _taken(self, step: Step, cancel: Cancel, ask: Ask) -> Iterator[Event]:
-        if isinstance(step, Exception):
+        if isinstance(step, BaseException):
             raise step
         if isinstance(step, Question):
             self.answers.append(ask(step))

@@ -27,7 +27,10 @@ _HOLD_LIMIT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as it arrived. `headers` have lower-case names; `body` is the parsed JSON, `None` where there is none."""
+    """One request as it arrived. `body` is the parsed JSON, `None` where there is none.
+
+    `headers` have lower-case names; what came twice stands there with a comma between.
+    """
 
     method: str
     path: str
@@ -182,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, raw: bytes) -> None:
         owner = self.server.owner
-        headers = {name.lower(): value for name, value in self.headers.items()}
+        headers = {name.lower(): ", ".join(self.headers.get_all(name, [])) for name in self.headers}
         answer = owner.received(Request(self.command, self.path, headers, raw, _parsed(raw)))
         self.close_connection = True
         try:

@@ -23,7 +23,8 @@ def bench(module: str, *arguments: str) -> list[dict[str, str]]:
 
 def test_many_turns_leave_nothing_behind() -> None:
     rows = bench("bench.soak", "--turns", "40")
-    assert [(row["kind"], row["threads"]) for row in rows] == [(kind, "1 -> 1") for kind in ("openai", "openrouter", "bedrock")]
+    assert [row["kind"] for row in rows] == ["openai", "openrouter", "bedrock"]
+    assert all(len(set(row["threads"].split(" -> "))) == 1 for row in rows), rows
     assert all("completed" in row["how they ended"] and "Cancelled" in row["how they ended"] for row in rows)
 
 

@@ -414,9 +414,13 @@ def test_a_tag_that_the_end_cut_off_is_shown_as_text(turn: Turn) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [KeyError("choices"), RuntimeError("bug"), OSError(5, "Input/output error"), RecursionError(), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x")]
+    "error",
+    [
+        *(KeyError("choices"), RuntimeError("bug"), OSError(5, "Input/output error"), RecursionError(), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x")),
+        *(GeneratorExit(), SystemExit(0)),
+    ],
 )
-def test_an_error_that_is_none_of_ours_becomes_one(turn: Turn, error: Exception) -> None:
+def test_an_error_that_is_none_of_ours_becomes_one(turn: Turn, error: BaseException) -> None:
     turn.run(FakeProvider([TextDelta("half"), error]))
 
     assert isinstance(turn.error, ProtocolError)

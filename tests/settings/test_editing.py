@@ -108,8 +108,13 @@ def test_a_value_is_written_as_toml_has_it_and_counts(place: Place, path: str, v
         ("agents.cheap", "{ provider = 'x' }", "is a table"),
         ("agents.cheap.limits", "{ retry_attempts = 1 }", "is a table"),
         ("agents", "x", "is not a table"),
-        ("", "x", "unknown key"),
-        ("a..b", "x", "unknown key"),
+        ("", "x", "is no path"),
+        ("a..b", "x", "is no path"),
+        ("agents.cheap.", "1", "is no path"),
+        ("agents.cheap.model", "", "expected a text"),
+        ("agents.cheap.headers.x-anything", "CANARY", "stays in the shell's history"),
+        ("agents.cheap.base_url", "http://h/v1?k=CANARY123", "stays in the shell's history"),
+        ("agents.cheap.token_cmd", '["x", "--secret", "CANARY"]', "stays in the shell's history"),
         ("primary", "nobody", "this change: primary: no agent 'nobody' is configured"),
         ("agents.chep.model", "m", "has no `provider`; did you mean `cheap`"),
         ("agents.cheap.prices.inptu", "1", "did you mean `input`"),
@@ -255,7 +260,7 @@ def test_a_file_that_was_not_accepted_is_not_by_a_change_of_it(place: Place) -> 
     done = set_(place, "plugins.blocked", "x", project=True)
 
     assert (done.accepted, trusted(place)) == (False, False)
-    assert "fallback, plugins.blocked" in done.settings.notices[0]
+    assert "plugins.blocked, fallback" in done.settings.notices[0]
     assert done.settings.explain("plugins.blocked").source == "default"
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.documents.masking import mask_secrets
 from orchestrator.settings.known import SHORTEST, KnownSecrets, resolved_secrets, written_secrets
 from orchestrator.settings.secrets import Secret, SecretRef
 
@@ -55,4 +57,28 @@ def test_resolved_secrets_are_those_that_were_referred_to() -> None:
 def test_nothing_is_left_of_them(secrets: list[str], text: str) -> None:
     masked = known(*secrets).mask(text.join(secrets))
 
-    assert not any(secret in masked for secret in secrets if not set(secret) <= {"*"} and "***" not in secret)
+    assert not any(secret in masked for secret in secrets if known(secret).longest and not set(secret) <= {"*"} and "***" not in secret)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("OPENAI_API_KEY=canary-value x", "OPENAI_API_KEY=*** x"),
+        ("export X_SECRET='canary'", "export X_SECRET='***'"),
+        ("{'A_TOKEN': 'canary-1'}", "{'A_TOKEN': '***'}"),
+        (r'"OPENAI_API_KEY=\"canary\" y"', r'"OPENAI_API_KEY=\"***\" y"'),
+        ("DB_PASSWORD: canary-1", "DB_PASSWORD: ***"),
+    ],
+)
+def test_what_an_environment_has_under_a_name_of_secrets_is_masked_whoever_it_belongs_to(text: str, masked: str) -> None:
+    assert known().mask(text) == masked
+    assert known().mask(masked) is masked
+    assert mask_secrets(text) == masked
+
+
+@pytest.mark.parametrize(
+    "text", ["A_KEY=os.environ['X']", "A_KEY=$OTHER_KEY", "SORT_KEY: created_at", "A_KEY=getpass()", "A_KEY=", "A_TOKENS=9", "MAX_TOKEN=7"]
+)
+def test_code_that_only_names_a_secret_is_left_as_it_is(text: str) -> None:
+    assert known().mask(text) is text
+    assert mask_secrets(text) is text

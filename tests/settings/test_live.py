@@ -160,7 +160,7 @@ def test_a_changed_project_file_asks_again_and_acceptance_is_noticed(place: Plac
 
     project.write_text("fallback = true\n[agents.local]\nbin = './run-me'")
     (notice,) = live.refresh()
-    assert "fallback, agents.local.bin" in notice
+    assert "agents.local.bin, fallback" in notice
     assert (live.current.value("fallback"), live.current.agent("local").options) == (False, {})
 
     trust.trust(project, project.read_bytes())

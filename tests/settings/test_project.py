@@ -74,7 +74,7 @@ def test_prompt_files_of_the_project_file_are_parts_and_others_are_not(root: Pat
     (root.parent / "b.md").write_text("b")
     (root / "escalera.toml").write_text(tables + "[agents.x]\nprompt_file = 3\n")
 
-    assert [part.path for part in found(root, trusted).prompts] == [root / "a.md"]
+    assert [part.path for part in found(root, trusted).named] == [root / "a.md"]
 
 
 @pytest.mark.parametrize("content", ["[broken", "agents = 3", "[agents]\nx = 3"])

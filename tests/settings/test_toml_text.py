@@ -164,13 +164,33 @@ def has_bare_empty_table(text: str, key: tuple[str, ...]) -> bool:
     data: Any = tomllib.loads(text)
     for part in key[:-1]:
         data = data.get(part) if isinstance(data, dict) else None
-    return data == {} or any(line.strip() == "[" + ".".join(key[:-1]) + "]" for line in text.splitlines())
+    headers = [named(line) for line in text.splitlines() if line.lstrip().startswith("[")]
+    bare = [place for place, header in enumerate(headers) if header == key[:-1]]
+    return data == {} or any(all(header[: len(key) - 1] != key[:-1] for header in headers[place + 1 :]) for place in bare)
+
+
+def named(header: str) -> tuple[str, ...]:
+    """The path of the table that a line begins; none for a line of some text or list that looks like one."""
+    try:
+        table: Any = tomllib.loads(header)
+    except tomllib.TOMLDecodeError:
+        return ()
+    path: list[str] = []
+    while table:
+        ((part, table),) = (table[0] if isinstance(table, list) else table).items()
+        path.append(part)
+        table = table if table != [{}] else {}
+    return tuple(path)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(toml_files(), KEYS, st.sampled_from([1, True, "x\ny", [1, 2], {"k": "v"}]))
 @example("[limits]\na = 1\n\n# next\n[agents.x]\n", ("limits", "b"), 1)
 @example(" ", ("limits", "b"), 1)
+@example('a = 1\n["q u"]\n["q u".a]\n', ("q u", "b"), 1)
+@example("[a]\n[a.b]\nc = 1\n", ("a", "z"), 1)
+@example("[a.b]\nc = 1\n", ("a", "z"), 1)
+@example("[a]\n[[a.b]]\n", ("a", "z"), 1)
 def test_a_key_that_was_set_reads_back_and_unset_gives_the_same_bytes(text: str, key: tuple[str, ...], value: object) -> None:
     before = tomllib.loads(text)
     try:

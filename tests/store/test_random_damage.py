@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import EscaleraError, StoreTooNew
+from orchestrator.artifacts import Artifact, ArtifactTerms
+from orchestrator.errors import EscaleraError, NotFound, StoreTooNew
 from orchestrator.messages import Text
 from orchestrator.percepts import Inquiry, Percept
 from orchestrator.session import Outcome, Role, Session, Turn
 from orchestrator.store import Claim
+from orchestrator.store.artifacts import hash_of
 from orchestrator.store.sqlite import SqliteStore, open_store
 
 from .conftest import HandClock
@@ -37,6 +39,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for identity in ("s1", "s2"):
             turns = [Turn(index, Role.PRIMARY, "local", f"prompt {index}", (Text(f"answer {index} " * 30),)) for index in range(TURNS)]
             store.import_session(Session(id=identity, workspace="/work/a", nonce="n"), turns)
+        for number in range(5):
+            body, life = f"artifact {number}".encode() * 500, ArtifactTerms().life(store.now())
+            store.add_artifact(Artifact(f"a{number}", "answer", hash_of(body), len(body), "s1", 0, None, life, not life.explicit), body, None)
         for number in range(30):
             store.learn(Percept(f"p{number}", f"the port of machine {number} is {number}", "user", subject=f"machine {number}"))
         store.search("answer", None)
@@ -97,6 +102,9 @@ def used(store: SqliteStore) -> int:
     store.recall(Inquiry(frozenset({"all"}), "/work/a", None, "which port has machine 7?"))
     store.percepts()
     store.usage("agent")
+    for artifact in store.artifacts():
+        with suppress(NotFound):  # its content was lost, and it went with it
+            store.artifact_body(artifact.id)
     return sum(len(list(store.log(summary.id).newest_first(outcomes=None))) for summary in store.list(None))
 
 

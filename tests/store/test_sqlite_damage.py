@@ -17,12 +17,14 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.artifacts import Artifact, ArtifactTerms
 from orchestrator.clock import parse_time
-from orchestrator.errors import LeaseLost, StoreError
+from orchestrator.errors import LeaseLost, NotFound, StoreError
 from orchestrator.messages import Text, Usage
 from orchestrator.percepts import Edge, Inquiry, Percept
 from orchestrator.session import Brief, ExternalSession, Outcome, Role, Session, State, Turn
 from orchestrator.store import Claim, rescue, schema, search
+from orchestrator.store.artifacts import hash_of
 from orchestrator.store.faults import Damaged
 from orchestrator.store.files import Files
 from orchestrator.store.sqlite import SqliteStore, open_store
@@ -436,7 +438,7 @@ SCHEMA_TEXTS = {
     "not UTF-8": (b"CREATE TABLE turns", b"CREATE \xa8\xa5\xff\xfeE turns"),
     "a column's name": (b"prompt TEXT,\n        mode TEXT", b"prompt TEXT,\n        modf TEXT"),
     "a table's name": (b"CREATE TABLE percepts (", b"CREATE TABLE perbepts ("),
-    "a foreign key": (b"turn INTEGER NOT NULL REFERENCES turns (id)", b"turn INTEGER NOT NULL REFERENCES turns (ie)"),
+    "a foreign key": (b"steps (\n        turn INTEGER NOT NULL REFERENCES turns (id)", b"steps (\n        turn INTEGER NOT NULL REFERENCES turns (ie)"),
     "a key": (b"CREATE INDEX turns_by_outcome ON turns (session, role", b"CREATE INDEX turns_by_outcome ON turns (sessiox, role"),
 }
 
@@ -524,6 +526,24 @@ def test_a_turn_that_only_an_index_knows_is_damage(filled: Path, sqlite: Opened)
     connection.execute("DELETE FROM turns WHERE id = 7")
     with pytest.raises(Damaged, match="turn 7"):
         search.forget_turns(connection, [7], store._database.notice)
+
+
+def test_an_artifact_whose_content_is_gone_is_damage_and_goes(filled: Path, folder: Path, sqlite: Opened, clock) -> None:
+    without_backups(folder)
+    store = sqlite()
+    for body in (b"one", b"two"):
+        identity = body.decode()
+        life = ArtifactTerms().life(clock.now())
+        store.add_artifact(Artifact(identity, "answer", hash_of(body), len(body), "s1", 0, None, life, not life.explicit), body, None)
+    store.close()
+    change(filled, f"DELETE FROM contents WHERE sha256 = '{hash_of(b'one')}'")
+    without_backups(folder)
+
+    store = sqlite()
+    with pytest.raises(NotFound):
+        store.artifact_body("one")
+    assert store.artifact_body("two") == b"two"
+    assert saved(store, folder) == EVERYTHING
 
 
 def test_rows_between_two_damaged_pages_are_saved(filled: Path, folder: Path, sqlite: Opened) -> None:

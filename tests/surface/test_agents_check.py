@@ -89,6 +89,7 @@ def test_agents_that_hang_hold_up_nobody(shell: Shell) -> None:
         ("return None", "no answer"),
         ("return 'fine'", "str"),
         ("raise SystemExit(9)", "SystemExit"),
+        ("return CheckResult('x', 'zzz', 5)", "a CheckResult that is none: ok 'x', status 'zzz'"),
     ],
 )
 def test_a_plugin_whose_check_misbehaves_is_reported(shell: Shell, tmp_path: Path, body: str, said: str) -> None:
@@ -98,7 +99,8 @@ def test_a_plugin_whose_check_misbehaves_is_reported(shell: Shell, tmp_path: Pat
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: escalera-odd\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text("[escalera]\nodd = escalera_odd\n")
     (plugins / "escalera_odd.py").write_text(
-        "from pydantic import BaseModel\nfrom orchestrator.hookspecs import hookimpl\nfrom orchestrator.providers import Capabilities, ProviderKind\n"
+        "from pydantic import BaseModel\nfrom orchestrator.hookspecs import hookimpl\n"
+        "from orchestrator.providers import Capabilities, CheckResult, ProviderKind\n"
         "class Options(BaseModel):\n    api_key: str = ''\n"
         "class Odd:\n    model = None\n    capabilities = Capabilities()\n    run = preview = lambda *_: None\n"
         f"    def check(self):\n        {body}\n"

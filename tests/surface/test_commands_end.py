@@ -44,4 +44,6 @@ def test_a_cancel_ends_the_program_and_what_it_started(shell: Shell, tmp_path: P
 
     assert process.returncode == 130
     assert time.monotonic() - cancelled < 3
-    assert not processes_with("sleep 346", str(tmp_path))
+    while processes_with("sleep 346", str(tmp_path)):  # what was killed is seen for a moment longer
+        assert time.monotonic() - cancelled < 6
+        time.sleep(0.02)

@@ -78,6 +78,7 @@ def test_what_cannot_be_set_is_one_line_with_a_way_on(shell: Shell) -> None:
         ("settings", "set", "agents.a.threads", "many"): (2, "agents.a.threads: 'many' is not usable"),
         ("settings", "set", "agents.a.threds", "2"): (2, "unknown option of the provider embedded; did you mean `threads`?"),
         ("settings", "set", "agents.a.api_key", CANARY): (2, '{ env = "NAME" }'),
+        ("settings", "set", "agents.c.body.x", "nan"): (2, "agents.c.body"),
         ("settings", "unset", "limits.idle_timout"): (2, "did you mean `limits.idle_timeout`?"),
         ("settings", "unset", "agents.a.modle"): (2, "did you mean `agents.a.model`?"),
         ("agents", "use", "aa", "--as", "escalation"): (3, "did you mean `a`?"),
@@ -224,7 +225,7 @@ def test_the_users_own_change_keeps_an_accepted_file_accepted(shell: Shell) -> N
         ["settings", "get", "plugins.blocked"],
     )
 
-    assert "is not trusted, so these are ignored: fallback, plugins.blocked" in before.stderr
+    assert "is not trusted, so these are ignored: plugins.blocked, fallback" in before.stderr
     assert trusted.returncode == 0
     assert "is accepted with this change" in changed.stderr
     assert after.stdout.startswith('plugins.blocked = ["y"]  [file:')

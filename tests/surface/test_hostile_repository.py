@@ -351,3 +351,37 @@ def test_what_trust_lists_cannot_be_forged_by_a_key(shell: Shell, agents: Callab
         "  'agents.local.\\u200bmodel' = \"m\"",
         "  'agents.local.y = 1  # all is well' = 2",
     ]
+
+
+def test_a_program_and_a_file_that_an_accepted_project_names_are_accepted_with_it(shell: Shell, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    for name in ("tool.sh", "key.sh", "server.py"):
+        (shell.cwd / name).write_text(f"#!/bin/sh\necho {name} >> {ran}; echo token\n")
+        (shell.cwd / name).chmod(0o755)
+    (shell.cwd / "mcp.json").write_text("{}")
+    (shell.cwd / "escalera.toml").write_text(
+        'escalation = "x"\n[agents.x]\nprovider = "claude-cli"\nbin = "./tool.sh"\nmcp_config = "mcp.json"\n'
+        '[agents.y]\nprovider = "openai"\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\napi_key = { cmd = ["sh", "key.sh"] }\n'
+        '[mcp_servers.s]\ncommand = "sh"\nargs = ["./server.py"]\n'
+    )
+    accepted = shell.json("trust", "--yes", "--json")
+
+    def refused(*names: str) -> list[str]:
+        results = [shell.run(*words) for words in (("ask", "--agent", "x", "hi"), ("ask", "--agent", "y", "hi"), ("agents", "check", "y"))]
+        said = "".join(result.stdout + result.stderr for result in results)
+        return [name for name in names if f"{name} is not accepted as it is now" in said]
+
+    every = ("tool.sh", "key.sh", "server.py", "mcp.json")
+    assert {item["path"] for item in accepted["enables"]} >= set(every)
+    assert refused(*every) == []
+    assert set(ran.read_text().split()) == {"tool.sh", "key.sh", "server.py"}
+    ran.unlink()
+    for name in ("mcp.json", "server.py"):
+        (shell.cwd / name).write_text((shell.cwd / name).read_text() + "\n")
+    assert refused(*every) == ["server.py", "mcp.json"]
+    assert set(ran.read_text().split()) == {"key.sh"}
+    ran.unlink()
+    for name in ("tool.sh", "key.sh"):
+        (shell.cwd / name).write_text((shell.cwd / name).read_text() + "\n")
+    assert refused(*every) == ["tool.sh", "key.sh"], "of one agent the first that has changed is named"
+    assert not ran.exists()

@@ -43,7 +43,7 @@ from orchestrator.testing.bedrock_server import BedrockServer, Reply
 TRIALS = Path(__file__).parents[3] / "tests" / "trials"
 MODEL = "us.anthropic.claude-test-v1:0"
 TOOL = ToolSchema("search", "Search the web.", {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]})
-REQUEST = Request("strong", (SystemBlock("static", "You are here."),), (Message("user", (Text("hello"),)),), timeouts=Timeouts(5, 5, 20))
+REQUEST = Request("strong", (SystemBlock("static", "You are here."),), (Message("user", (Text("hello"),)),), timeouts=Timeouts(60, 60, 120))
 
 
 CERTIFICATE = Path(__file__).parent / "data" / "loopback.pem"

@@ -15,10 +15,11 @@ from typing import IO, Literal
 
 from escalera_claude_cli import processes
 from escalera_claude_cli.command import command_line, conversation_of, json_line, program_path
-from escalera_claude_cli.environment import CONVERSATION_MARK
+from escalera_claude_cli.environment import CONVERSATION_MARK, log_variables
 from escalera_claude_cli.lines import Line, LineReader, Noise, Skipped
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.prompt_file import SystemPromptFile
+from escalera_claude_cli.repeat_log import RepeatLog
 from escalera_claude_cli.timing import Timing
 from orchestrator.errors import InvalidRequest
 from orchestrator.messages import well_formed
@@ -69,7 +70,7 @@ class Child:
         self._file = SystemPromptFile(conversation.system_text)
         try:
             argv = command_line(options, request, program=program_path(options.bin, platform), system_prompt_file=self._file.path)
-            self._process = _start(argv, request.workspace, {**environ, **marks})
+            self._process = _start(argv, request.workspace, {**environ, **log_variables(environ, self._file.log), **marks})
             self._call = json_line({"argv": argv, "system_prompt_file": well_formed(conversation.system_text)})
         except BaseException:
             self._file.remove()
@@ -83,6 +84,7 @@ class Child:
         self._stays = stays
         self._wire = NO_WIRE
         self._resulted = False
+        self.repeats = RepeatLog(self._file.log)
         self.result: Line | None = None
         """The result line of the turn before: what it counted counts on in the next."""
         self._ending = threading.Lock()
@@ -98,6 +100,7 @@ class Child:
         wire.sent(self._call)
         self._resulted = False
         self._stderr.clear()
+        self.repeats.begin()
         self.send(message)
 
     def send(self, line: str) -> None:

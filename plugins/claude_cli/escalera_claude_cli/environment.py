@@ -44,18 +44,28 @@ NO_SECOND_WAY = "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK"
 """Switched on, the CLI does not ask again, without streaming, for an answer whose stream broke."""
 
 
+LOG = "CLAUDE_CODE_DEBUG_LOGS_DIR"
+"""The file, in spite of its name, that the CLI writes its log to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What the CLI may send again by itself. Its second way has a budget of its own: `2 * (1 + refused)` sends at most, half of them without it."""
+    """What the CLI may send again by itself. It counts by request: a stream is up to three of them, lost or overloaded before its first event, and the
+    second way is one more."""
 
     refused: int
-    """Retries of a request that was refused; its default waits for minutes."""
+    """Retries of a request that was refused, each announced; its default waits for minutes."""
     broken: bool
     """Whether it may ask again for an answer that broke off: once one has begun, only the CLI can repeat it."""
 
     def variables(self) -> dict[str, str]:
         """What tells the child of it."""
         return {MAX_RETRIES: str(self.refused), **({} if self.broken else {NO_SECOND_WAY: "1"})}
+
+
+def log_variables(environ: Mapping[str, str], path: str) -> dict[str, str]:
+    """What has the CLI note its repeats in this file; nothing where the user has it log elsewhere."""
+    return {} if LOG in environ else {"DEBUG_SDK": "1", "CLAUDE_CODE_DEBUG_LOG_LEVEL": "warn", LOG: path}
 
 
 def child_environment(
@@ -101,10 +111,16 @@ def without_secrets(text: str, environ: Mapping[str, str], options: ClaudeOption
 
 
 def own_repeats(retries_left: int | None) -> Repeats:
-    """What the CLI may repeat by itself, so that a turn is never sent more often than `retries_left` and one."""
+    """What the CLI is started with; a turn sees to it that it is not sent more often than `retries_left` and one (`may_go_on`)."""
     if retries_left is None or retries_left >= 3:
         return Repeats(1, True)
     return Repeats(0, retries_left > 0)
+
+
+def may_go_on(retries_left: int, repeats: int, *, second_way: bool) -> bool:
+    """Whether the CLI may send once more, as the last of so many `repeats`; a stream may be followed by the second way, which nothing holds up."""
+    reserve = own_repeats(retries_left).broken and not second_way
+    return repeats + reserve <= retries_left
 
 
 def marks(session: str, conversation: str, environ: Mapping[str, str]) -> dict[str, str]:

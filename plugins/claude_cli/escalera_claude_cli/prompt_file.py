@@ -14,6 +14,7 @@ from orchestrator.messages import well_formed
 
 _PREFIX = "escalera-prompt-"
 _NAME = "system-prompt.md"
+_LOG = "log.txt"
 _OLD = 60.0
 """Seconds. A folder is made before its file is, and the file before it is locked: a young one may be in the midst of that."""
 
@@ -31,6 +32,10 @@ class SystemPromptFile:
         self._file.write(well_formed(text).encode())
         self._file.flush()
         self.path = str(path)
+        log = path.with_name(_LOG)
+        log.touch(mode=0o600)
+        self.log = str(log)
+        """A file beside it, for what the program notes about itself."""
 
     def remove(self) -> None:
         self._file.close()

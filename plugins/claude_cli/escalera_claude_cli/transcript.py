@@ -30,20 +30,6 @@ NOISE_KEPT = 2000
 CUT = ("max_tokens", "model_context_window_exceeded")
 """Why an answer stopped that a limit has cut."""
 
-UNTOLD = (
-    (re.compile(r"api returned an empty or malformed response", re.IGNORECASE), 1, 1),
-    (re.compile(r"issue with the selected model", re.IGNORECASE), 1, 1),
-    (re.compile(r"api error: overloaded\s*$", re.IGNORECASE), 2, 2),
-    (re.compile(r"connection to the api was lost", re.IGNORECASE), 2, 3),
-)
-"""How often a request was sent again before an error with these words, where no stream had begun: without the second way, and with it.
-
-Seen with 2.1.197: what is no answer, and a 404, is asked for once more, without a stream; a stream that is lost, or tells of an overload,
-before its first event is opened three times, whatever the environment bounds, and then the second way taken. No line tells of any of it.
-"""
-REPEATED = re.compile(r"repeated 529", re.IGNORECASE)
-"""Words of the third overload in a row, and of a fourth on the second way, some of them announced and some not."""
-
 _UNSAID = object()
 """In the place of what older versions do not tell."""
 
@@ -80,19 +66,13 @@ class Stream:
     """Whether it began as one does."""
     reasoned: bool = False
     """Whether it named why it ends; from then on nothing is missing but its last event."""
-    counted: bool = False
-    """Whether that it was asked for again is among the retries."""
 
 
 class Transcript:
-    """Takes the lines of one turn in order; `before` is the result line of the turn before in the same process.
+    """Takes the lines of one turn in order; `before` is the result line of the turn before in the same process."""
 
-    `asks_again` says whether the CLI asks again by itself for an answer that broke off: that it does so, no line of its own tells.
-    """
-
-    def __init__(self, before: Line | None = None, *, asks_again: bool = True) -> None:
+    def __init__(self, before: Line | None = None) -> None:
         self._before = before
-        self._asks_again = asks_again
         self.session_id: str | None = None
         self.model: str | None = None
         """The model that the turn began with."""
@@ -107,8 +87,10 @@ class Transcript:
         self.noise = ""
         self.answered = False
         """Whether more than the CLI's own beginnings came."""
-        self.retries = 0
-        """How often the CLI has asked again by itself: announced, after an answer that broke off, after one without a word, or by `UNTOLD`."""
+        self._told_retries = 0
+        """How often a line told that the CLI asks again by itself, or an answer without a word was followed by another."""
+        self._begun_again = 0
+        """How often an answer was begun behind one that had broken off: the CLI's log tells of these, and of what never began."""
         self.retry_delay = 0.0
         """Seconds of silence that the last line announced."""
         self.emitted = False
@@ -132,6 +114,8 @@ class Transcript:
         """Why the last answer stopped that said so."""
         self._answer_ended = False
         """Whether an answer ended, and nothing yet that is a reason to send another request."""
+        self._ended_by_itself = False
+        """Whether that said why it ended; the CLI ends one that broke off, too, before it begins another."""
 
     @property
     def partial(self) -> str:
@@ -139,6 +123,10 @@ class Transcript:
         draft = _text(self._draft.parts) if self._draft else ""
         unfinished = self._stream.text if self._stream else ""
         return "\n\n".join(text for text in (*self._texts, draft + unfinished) if text)
+
+    def retries(self, logged: int) -> int:
+        """How often the CLI asked again by itself, with what its log tells of."""
+        return self._told_retries + max(self._begun_again, logged)
 
     @property
     def broke_off(self) -> bool:
@@ -180,7 +168,7 @@ class Transcript:
                 yield from self._take_assistant(line)
             case "user":
                 if line.get("isSynthetic") is True:
-                    self._count_unreasoned()
+                    self._count_unreasoned(nudged=True)
                 yield from self._take_user(_mapping(line.get("message")))
             case "control_request":
                 self.asked_for.add(_string(_mapping(line.get("request")).get("tool_name")))
@@ -197,7 +185,7 @@ class Transcript:
             yield from self._take_session_id(line)
         elif line.get("subtype") == "api_retry":
             self.retry_delay = announced_wait(line)
-            self.retries += 1
+            self._told_retries += 1
             yield from self._withdraw()
             attempt, most = line.get("attempt"), line.get("max_retries")
             yield Notice(f"Claude Code asks again in {self.retry_delay:.1f} s ({told_cause(line)}; attempt {attempt} of {most})")
@@ -221,6 +209,7 @@ class Transcript:
                 self.emitted = self.emitted or any(_string(value) for name, value in _mapping(event.get("delta")).items() if name != "type")
                 yield from self._take_delta(_mapping(event.get("delta")))
             case "message_stop":
+                self._ended_by_itself = self._stream is not None and self._stream.reasoned
                 self._stream = None
                 self._answer_ended = True
                 if not (self._draft and self._draft.cut):
@@ -257,7 +246,6 @@ class Transcript:
         if model == SYNTHETIC:
             self.own_error = _string(line.get("error")) or self.own_error
             self.own_text = _text(_parts(message, model))
-            self._count_broken()
             return
         identity = _message_id(message)
         if self._stream and self._stream.id and identity and self._stream.id != identity:
@@ -310,7 +298,7 @@ class Transcript:
         stream, self._stream = self._stream, None
         if stream is None:
             return
-        self.retries += not stream.counted
+        self._begun_again += 1
         if self._draft and self._draft.id == stream.id:
             void = self._draft.parts[self._draft.begun :]
             self.open_tools.difference_update(part.id for part in void if isinstance(part, ToolCall))
@@ -318,27 +306,13 @@ class Transcript:
         if stream.shown:
             yield Withdrawn()
 
-    def _count_unreasoned(self) -> None:
-        """The CLI sends another request though the answer had ended: there was no word in it, or it was thrown away."""
-        self.retries += self._answer_ended
+    def _count_unreasoned(self, *, nudged: bool = False) -> None:
+        """The CLI sends another request though the answer had ended: there was no word in it, it was thrown away, or it had broken off."""
+        if self._answer_ended and (nudged or self._ended_by_itself):
+            self._told_retries += 1
+        elif self._answer_ended:
+            self._begun_again += 1
         self._answer_ended = False
-
-    def _count_broken(self) -> None:
-        """An error stands in the place of an answer. One that was begun was asked for again, unless it was too far on for that."""
-        stream = self._stream
-        if stream is None:
-            self._count_untold()
-        elif self._asks_again and not stream.counted and not (self._draft and self._draft.id == stream.id):
-            stream.counted = True
-            self.retries += 1
-
-    def _count_untold(self) -> None:
-        """No answer was begun: only the words of the error tell how often it was asked for."""
-        for words, without, with_second_way in UNTOLD:
-            if words.search(self.own_text):
-                self.retries += with_second_way if self._asks_again else without
-        if REPEATED.search(self.own_text):
-            self.retries = max(self.retries, 3 if self._asks_again else 2)
 
     def _finish_draft(self) -> Iterator[Event]:
         draft, self._draft = self._draft, None

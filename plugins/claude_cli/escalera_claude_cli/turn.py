@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from escalera_claude_cli import processes
 from escalera_claude_cli.child import PIPE_GRACE, Child, EndOfOutput, Nothing, Output, Silence
 from escalera_claude_cli.command import conversation_of, json_line, user_line
-from escalera_claude_cli.environment import marks, own_repeats, renews_login
+from escalera_claude_cli.environment import MAX_RETRIES, marks, may_go_on, own_repeats, renews_login
 from escalera_claude_cli.lines import Line
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.permissions import answer_request
 from escalera_claude_cli.timers import Timers
 from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.transcript import Transcript
-from escalera_claude_cli.verdict import Ending, judge, refused_wait
+from escalera_claude_cli.verdict import Ending, is_announced_repeat, judge, refused_wait, spent
 from escalera_claude_cli.waiting import Waiting, terms_of
 from orchestrator.errors import Cancelled, ProviderError, SessionInUse, TimedOut
 from orchestrator.providers import Ask, Cancel, Event, Notice, Request, UsageReport
@@ -44,23 +44,22 @@ def run_turn(
 
     But for a child that may have the next turn of its conversation, too: with `waiting`, and after a good end only.
     """
-    conversation, renews = conversation_of(request), renews_login(environ)
+    conversation = conversation_of(request)
     if waiting is not None:
         child = waiting.take(terms_of(options, request, conversation) if conversation.action == "resume" else None, cancel)
         if child is not None:
             with contextlib.suppress(_Unheard):
-                yield from _turn_of(child, options, request, timing, cancel, ask, waiting, renews)
+                yield from _turn_of(child, options, request, timing, cancel, ask, waiting, environ)
                 return
     turn_marks = marks(request.session, conversation.id, environ)
     _wait_for_others(turn_marks, request.agent, timing, cancel, session_wait)
     processes.end(processes.of_turn(turn_marks), grace=REAP_GRACE)  # left behind by a kill of ours: one turn at a time per session
     repeats = own_repeats(request.retries_left)
     bounds = {name: value for name, value in repeats.variables().items() if name not in options.env}
-    environ = {**bounds, **environ}
     stays = waiting is not None
     cancel.raise_if_set()
-    child = Child(options, request, environ=environ, marks=turn_marks, timing=timing, stays=stays, platform=platform)
-    yield from _turn_of(child, options, request, timing, cancel, ask, waiting, renews)
+    child = Child(options, request, environ={**bounds, **environ}, marks=turn_marks, timing=timing, stays=stays, platform=platform)
+    yield from _turn_of(child, options, request, timing, cancel, ask, waiting, environ)
 
 
 def _wait_for_others(turn_marks: Mapping[str, str], agent: str, timing: Timing, cancel: Cancel, seconds: float) -> None:
@@ -78,10 +77,10 @@ def _wait_for_others(turn_marks: Mapping[str, str], agent: str, timing: Timing, 
 
 
 def _turn_of(
-    child: Child, options: ClaudeOptions, request: Request, timing: Timing, cancel: Cancel, ask: Ask, waiting: Waiting | None, renews: bool
+    child: Child, options: ClaudeOptions, request: Request, timing: Timing, cancel: Cancel, ask: Ask, waiting: Waiting | None, environ: Mapping[str, str]
 ) -> Iterator[Event]:
     stop_listening = cancel.on_cancel(child.end_soon)
-    turn = _Turn(request, child, timing, cancel, ask, renews_login=renews)
+    turn = _Turn(request, child, timing, cancel, ask, environ=environ)
     try:
         cancel.raise_if_set()
         child.begin(user_line(request), request.wire)
@@ -105,16 +104,18 @@ class _Unheard(Exception):
 class _Turn:
     """The turn's own thread: it only polls, so that a cancel and the limits are seen whatever the child does."""
 
-    def __init__(self, request: Request, child: Child, timing: Timing, cancel: Cancel, ask: Ask, *, renews_login: bool = True) -> None:
+    def __init__(self, request: Request, child: Child, timing: Timing, cancel: Cancel, ask: Ask, *, environ: Mapping[str, str]) -> None:
         self._request = request
         self._child = child
         self._timing = timing
         self._timers = Timers(request.timeouts, timing.monotonic)
         self._cancel = cancel
         self._ask = ask
-        self._renews_login = renews_login
-        repeats = own_repeats(request.retries_left)
-        self._transcript = Transcript(child.result, asks_again=repeats.broken)
+        self._renews_login = renews_login(environ)
+        self._retries_left = None if MAX_RETRIES in environ else request.retries_left  # whoever bounds them himself has them
+        self._transcript = Transcript(child.result)
+        self._stopped: int | None = None
+        """How often it was sent again, where it was ended in the midst of that."""
         self.succeeded = False
         """Whether its proper end was told."""
 
@@ -133,7 +134,8 @@ class _Turn:
             yield from self._follow()
             finished = judge(self._transcript, self._ending())
         except ProviderError as error:
-            error.own_retries, error.emitted = self._transcript.retries, self._transcript.emitted
+            self._child.repeats.new()
+            error.own_retries, error.emitted = self._repeats() if self._stopped is None else self._stopped, self._transcript.emitted
             raise
         yield from self._transcript.conclude()
         self.succeeded = True
@@ -150,6 +152,7 @@ class _Turn:
             if self._cancel.is_set():
                 yield from self._stop(item)
             self._raise_if_expired()
+            self._raise_if_spent(item)
             if item is EndOfOutput:
                 if self._child.result is not None and not self._transcript.said_anything:
                     raise _Unheard
@@ -187,6 +190,25 @@ class _Turn:
         error = refused_wait(line, self._transcript, longest=request.longest_wait, agent=request.agent, renews_login=self._renews_login)
         if error is not None:
             raise error
+
+    def _raise_if_spent(self, item: Output | Silence) -> None:
+        """A repeat that the turn may not have is not waited for, as long as nothing of an answer came: the core goes on, or gives up."""
+        left, log = self._retries_left, self._child.repeats
+        if left is None or self._transcript.emitted:
+            return
+        notes, announced = log.new(), isinstance(item, dict) and is_announced_repeat(item)
+        if not (announced or (notes and not notes[-1].second_way)):
+            return
+        repeats = self._repeats() + announced
+        if may_go_on(left, repeats, second_way=log.second_way):
+            return
+        self._stopped = repeats - 1 if announced or notes[-1].waits else repeats
+        if isinstance(item, dict) and announced:
+            raise spent(item, self._request.agent)
+        raise notes[-1].error("the API told of an overload, or the connection was lost, before an answer began", agent=self._request.agent)
+
+    def _repeats(self) -> int:
+        return self._transcript.retries(self._child.repeats.count)
 
     def _raise_if_expired(self) -> None:
         transcript = self._transcript

@@ -31,6 +31,9 @@ from orchestrator.retry_after import wait_in_words
 
 LOGIN_HINT = "run `claude` and log in with /login, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN"
 
+CUT_SHORT = r"response above may be incomplete|(?:connection closed|response stalled) (?:mid-|while )"
+"""Words for a stream that was cut behind a whole block; the `error` beside them says that the server failed."""
+
 Kind = Literal["auth", "funds", "budget", "rate", "overloaded", "unavailable", "overflow", "invalid", "model", "lost", "denied", "incomplete", "blocked"]
 
 
@@ -102,6 +105,7 @@ TABLE = (
         own=("max_output_tokens",),
         reason=("max_turns", "aborted_streaming"),
         subtype=("error_max_turns", "error_max_structured_output_retries"),
+        text=CUT_SHORT,
     ),
 )
 """From what Claude Code tells to our errors. What a plain 400 hides goes first, then status, own word, reason and subtype, text; else it is unavailable."""
@@ -159,19 +163,34 @@ def refused_wait(line: Line, transcript: Transcript, *, longest: float | None, a
 
     What a server names comes in whole seconds; the CLI's own wait, which nobody asked for, in odd ones.
     """
-    if line.get("type") != "system" or line.get("subtype") != "api_retry":
+    if not is_announced_repeat(line):
         return None
-    own_error = line.get("error") if isinstance(line.get("error"), str) else None
-    kind = _by_status(_status(line.get("error_status"), ""), None, own_error=own_error, resumed=False) or _by_own_error(own_error, None) or "unavailable"
-    row = next(row for row in TABLE if row.kind == kind)
-    cause = told_cause(line)
-    if kind == "model" or (kind == "auth" and not renews_login):
+    row, cause = _announced_row(line), told_cause(line)
+    if row.kind == "model" or (row.kind == "auth" and not renews_login):
         return row.error(f"the request was refused: {cause}", hint=row.hint, agent=agent, partial=transcript.partial)
     wait = announced_wait(line)
     if longest is None or wait <= longest or not wait.is_integer():
         return None
     error = row.error if issubclass(row.error, Transient) else Unavailable
     return error(f"the request was refused ({cause}), to be asked again in {wait:.0f} s", retry_after=wait, agent=agent, partial=transcript.partial)
+
+
+def is_announced_repeat(line: Line) -> bool:
+    """Whether the CLI says that it sends a refused request again, once it has waited."""
+    return line.get("type") == "system" and line.get("subtype") == "api_retry"
+
+
+def spent(line: Line, agent: str) -> Transient:
+    """The error that an announced repeat is where the turn may have no more of them."""
+    row, wait = _announced_row(line), announced_wait(line)
+    error = row.error if issubclass(row.error, Transient) else Unavailable
+    return error(f"the request was refused ({told_cause(line)})", retry_after=wait if wait.is_integer() else None, agent=agent)
+
+
+def _announced_row(line: Line) -> Row:
+    own_error = line.get("error") if isinstance(line.get("error"), str) else None
+    kind = _by_status(_status(line.get("error_status"), ""), None, own_error=own_error, resumed=False) or _by_own_error(own_error, None) or "unavailable"
+    return next(row for row in TABLE if row.kind == kind)
 
 
 def _is_known(result: Line, transcript: Transcript) -> bool:
@@ -186,12 +205,14 @@ def _failed(transcript: Transcript, ending: Ending) -> ProviderError:
 
 
 def _kind(transcript: Transcript, text: str, *, resumed: bool) -> Kind:
-    """The first that knows: what a plain 400 hides, the status, the CLI's own word, the terminal reason, the text."""
+    """The first that knows: what a plain 400 hides, an answer that broke off, the status, the CLI's own word, the terminal reason, the text."""
     result = transcript.result or {}
     status, by_text = _status(result.get("api_error_status"), text), _by_text(text)
     hidden = by_text if status in (None, 400) and by_text in HIDDEN_IN_400 else None
+    cut_short: Kind | None = "incomplete" if status is None and by_text == "incomplete" else None
     return (
         hidden
+        or cut_short
         or _by_status(status, by_text, own_error=transcript.own_error, resumed=resumed)
         or _by_own_error(transcript.own_error, by_text)
         or _by_reason(result)

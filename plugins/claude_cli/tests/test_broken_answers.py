@@ -92,6 +92,23 @@ def test_an_answer_that_has_its_end_or_needs_none_is_whole(lines):
     assert verdict(*lines).reason == "stop"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "API Error: Connection closed mid-response. The response above may be incomplete.",
+        "API Error: Response stalled mid-stream. The response above may be incomplete.",
+        "API Error: Connection closed while thinking, before producing a response. Try again.",
+    ],
+)
+def test_a_connection_that_is_lost_behind_a_whole_block_is_incomplete_though_the_program_blames_the_server(words):
+    blamed = {"type": "assistant", "error": "server_error", "message": {"model": "<synthetic>", "content": [{"type": "text", "text": words}]}}
+
+    with pytest.raises(Incomplete) as caught:
+        verdict(*HALF, blamed, *result(words, is_error=True, api_error_status=None))
+
+    assert caught.value.partial == "First half. "
+
+
 @pytest.mark.parametrize("stop_reason", ["brand_new", "pause_turn", None])
 def test_an_end_for_an_unknown_reason_is_told(stop_reason):
     assert verdict(*HALF, *ends(stop_reason), *result("First half. ", stop_reason=stop_reason)).reason == "other"

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from escalera_claude_cli.child import EndOfOutput
 from escalera_claude_cli.lines import LineReader
+from escalera_claude_cli.repeat_log import RepeatLog
 from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.turn import _Turn
 
@@ -52,6 +53,7 @@ class Played:
         said = [item for piece in pieces for item in reader.feed(piece)]
         self._output = deque([*said, *reader.rest(), EndOfOutput])
         self._exit_code, self._stderr = exit_code, stderr
+        self.repeats = RepeatLog("")
 
     def next_output(self, timeout):
         if not self._output:
@@ -77,7 +79,7 @@ class Played:
 def played(stage, pieces, **ending):
     """A turn of a child that says this; what is raised beside the core's errors fails the test by itself."""
     ask = lambda question: Answer("accept")  # noqa: E731  # one expression
-    return collect(_Turn(stage.request(), Played(pieces, **ending), Timing(), Cancel(), ask).events())
+    return collect(_Turn(stage.request(), Played(pieces, **ending), Timing(), Cancel(), ask, environ={}).events())
 
 
 def told(outcome):

@@ -169,6 +169,23 @@ def test_what_is_no_answer_is_asked_for_no_more_often_than_allowed(stage, serve,
     assert len(server.messages) == answered.sends == attempts + 1
 
 
+BUSY = Fail(529, "overloaded_error", "Overloaded")
+BUSY_STREAM = Foreign('event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n', "text/event-stream")
+
+
+@pytest.mark.parametrize(
+    ("steps", "attempts"),
+    [([BUSY_STREAM] * 3, 3), ([BUSY_STREAM] * 3, 0), ([], 3)],
+    ids=["stream, then refused", "stream, no repeats", "refused"],
+)
+def test_an_overload_is_met_no_more_often_than_allowed_however_it_is_told(stage, serve, tmp_path, steps, attempts):
+    server = serve(*steps, *[BUSY] * 9)
+
+    answered = dispatched(real_provider(stage, tmp_path / "home", server.url), stage.request(id=ID), Limits(retry_attempts=attempts))
+
+    assert len(server.messages) == answered.sends == attempts + 1
+
+
 def test_a_wait_above_the_longest_is_not_waited_for(stage, serve, tmp_path):
     server = serve(*[Fail(429, "rate_limit_error", "slow", {"retry-after": "45"})] * 9)
     provider = real_provider(stage, tmp_path / "home", server.url)

@@ -229,59 +229,96 @@ def test_announced_delay_and_a_running_tool_are_no_silence(stage):
 
 STARTS = {"type": "stream_event", "event": {"type": "message_start", "message": {"id": "m1"}}}
 STOPS = {"type": "stream_event", "event": {"type": "message_stop"}}
+DELTA = {"type": "stream_event", "event": {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hal"}}}
 RETRY = {"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 1, "retry_delay_ms": 1}
 NUDGE = {"type": "user", "isSynthetic": True, "message": {"content": [{"type": "text", "text": "[say something]"}]}}
 GIVEN_UP = {"type": "assistant", "message": {"model": "<synthetic>", "content": []}, "error": "server_error"}
+BUSY = "[WARN] Mid-stream 529 before content — retrying streaming (1/3)"
+GONE = "[WARN] Stream connection closed (ECONNRESET) before first event — retrying streaming (1/2)"
+WITHOUT_STREAM = '[ERROR] Error streaming, falling back to non-streaming mode: {"type":"error"}'
+NOTES_NO_STREAM = "[WARN] Streaming endpoint returned 404, falling back to non-streaming mode"
+REFUSED = "[ERROR] API error (attempt 1/2): 529 [WARN] Mid-stream 529 before content — retrying streaming (1/3)"
+FINAL = "[WARN] Stream connection closed (ECONNRESET) after 1 block(s) yielded — finalizing partial response"
+NOTES = """
+def note(*notes):
+    with open(os.environ["CLAUDE_CODE_DEBUG_LOGS_DIR"], "a", encoding="utf-8") as log:
+        log.writelines(f"2026-11-30T18:44:44.991Z {one}\\n" for one in notes)
+heard(); say(init())
+"""
+
+
+def noting(*steps, words="API Error: 529 Overloaded"):
+    """A program that says and notes these in turn: texts go to its log, a number is a pause."""
+    told = [f"note({step!r})" if isinstance(step, str) else f"time.sleep({step})" if isinstance(step, float) else f"say({step!r})" for step in steps]
+    return "\n".join([NOTES, *told, f"say(result({words!r}, is_error=True))"])
 
 
 @pytest.mark.parametrize(
-    ("lines", "retries_left", "counted"),
+    ("steps", "counted"),
     [
-        ([RETRY, GIVEN_UP], None, 1),
-        ([STARTS, GIVEN_UP], None, 1),
-        ([STARTS, GIVEN_UP], 0, 0),
-        ([RETRY, STARTS, RETRY, GIVEN_UP], None, 3),
-        ([STARTS, STARTS, STOPS, GIVEN_UP], None, 1),
-        ([STARTS, STOPS, NUDGE, GIVEN_UP], 0, 1),
-        ([STARTS, STOPS, NUDGE, STARTS, STOPS, GIVEN_UP], 0, 1),
-        ([STARTS, STOPS, STARTS, STOPS, GIVEN_UP], None, 1),
+        ([RETRY, GIVEN_UP], 1),
+        ([STARTS, GIVEN_UP], 0),
+        ([RETRY, STARTS, RETRY, GIVEN_UP], 3),
+        ([STARTS, STARTS, STOPS, GIVEN_UP], 1),
+        ([STARTS, STOPS, NUDGE, GIVEN_UP], 1),
+        ([STARTS, STOPS, NUDGE, STARTS, STOPS, GIVEN_UP], 1),
+        ([STARTS, STOPS, STARTS, STOPS, GIVEN_UP], 1),
+        ([BUSY, BUSY, WITHOUT_STREAM, GIVEN_UP], 3),
+        ([GONE, BUSY, WITHOUT_STREAM, RETRY, GIVEN_UP], 4),
+        ([STARTS, STOPS, BUSY, STARTS, STOPS, BUSY, STARTS, WITHOUT_STREAM, GIVEN_UP], 3),
+        ([NOTES_NO_STREAM, GIVEN_UP], 1),
+        ([REFUSED, FINAL, GIVEN_UP], 0),
     ],
 )
-def test_what_the_cli_asks_again_is_counted_also_where_no_line_announces_it(stage, lines, retries_left, counted):
-    request = replace(stage.request(), retries_left=retries_left)
-
-    outcome = stage.turn(f"heard(); say(init(), *{lines!r}, result('API Error: 529 Overloaded', is_error=True))", request)
+def test_what_the_cli_asks_again_is_counted_also_where_only_its_log_tells(stage, steps, counted):
+    outcome = stage.turn(noting(*steps))
 
     assert outcome.error.own_retries == counted
 
 
-def refused_with(words):
-    """What it writes in the place of an answer, with these words."""
-    return {"type": "assistant", "error": "unknown", "message": {"model": "<synthetic>", "content": [{"type": "text", "text": words}]}}
+@pytest.mark.parametrize(
+    ("steps", "retries_left", "counted"),
+    [
+        ([BUSY, 1.0], 0, 0),
+        ([BUSY, 1.0], 1, 0),
+        ([BUSY, 0.3, BUSY, 1.0], 2, 1),
+        ([GONE, 1.0], 0, 1),
+        ([BUSY, BUSY, WITHOUT_STREAM, 0.3, RETRY, 1.0], 3, 3),
+        ([RETRY, BUSY, 0.3, BUSY, 1.0], 3, 2),
+    ],
+)
+def test_a_repeat_above_what_the_turn_may_have_is_not_waited_for(stage, steps, retries_left, counted):
+    outcome = stage.turn(noting(*steps, words="API Error: 500 it went on"), replace(stage.request(), retries_left=retries_left))
 
-
-NO_ANSWER = refused_with("API Error: API returned an empty or malformed response (HTTP 200) — check for a proxy or gateway")
-NO_EVENTS = refused_with("API Error: Stream ended without receiving any events")
-LOST = refused_with("API Error: Connection to the API was lost (ECONNRESET). This is usually temporary — try again.")
-BUSY_STREAM = refused_with("API Error: Overloaded")
-REPEATEDLY = refused_with("API Error: Repeated 529 Overloaded errors. The API is at capacity")
-NO_MODEL = refused_with("There's an issue with the selected model (m). It may not exist or you may not have access to it.")
+    assert isinstance(outcome.error, errors.Transient)
+    assert "went on" not in outcome.error.message
+    assert outcome.error.own_retries == counted
 
 
 @pytest.mark.parametrize(
-    ("lines", "retries_left", "counted"),
+    ("steps", "retries_left", "environ"),
     [
-        *(([NO_ANSWER], 1, 1), ([RETRY, NO_ANSWER], 3, 2), ([STARTS, NO_ANSWER], 1, 1), ([NO_EVENTS], 0, 0), ([NO_MODEL], 0, 1)),
-        *(([LOST], 3, 3), ([LOST], 0, 2), ([STARTS, LOST], 0, 0), ([BUSY_STREAM], 0, 2), ([STARTS, STOPS, STARTS, STOPS, STARTS, BUSY_STREAM], 0, 2)),
-        *(([REPEATEDLY], 1, 3), ([RETRY, RETRY, REPEATEDLY], 0, 2)),
+        ([BUSY, 0.3, BUSY, 0.3, WITHOUT_STREAM, 0.3], 3, {}),
+        ([STARTS, DELTA, 0.3, BUSY, 0.3], 0, {}),
+        ([RETRY, RETRY, RETRY, RETRY], 3, {"CLAUDE_CODE_MAX_RETRIES": "9"}),
+        ([RETRY, RETRY, RETRY, RETRY], None, {}),
     ],
+    ids=["within what it may", "something came", "the user's own bound", "nobody counts"],
 )
-def test_what_only_the_words_of_an_error_tell_to_have_been_sent_is_counted(lines, retries_left, counted):
-    transcript = Transcript(asks_again=retries_left > 0)
-    for line in lines:
-        list(transcript.take(line))
+def test_a_child_goes_on_where_it_may(stage, steps, retries_left, environ):
+    outcome = stage.turn(noting(*steps, words="API Error: 500 it went on"), replace(stage.request(), retries_left=retries_left), environ=environ)
 
-    assert transcript.retries == counted
+    assert "went on" in outcome.error.message
+
+
+def test_notes_are_asked_for_in_a_file_of_our_own_unless_the_user_has_one(stage):
+    tells = "heard(); say(init(), result(repr([os.environ.get(name) for name in ('DEBUG_SDK', 'CLAUDE_CODE_DEBUG_LOGS_DIR')])))"
+    (ours,) = stage.turn(tells).texts
+    (own,) = stage.turn(tells, environ={"CLAUDE_CODE_DEBUG_LOGS_DIR": "/elsewhere"}).texts
+
+    assert ours.startswith("['1', ")
+    assert "escalera-prompt-" in ours
+    assert own == "[None, '/elsewhere']"
 
 
 def announces(status, error, seconds):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from escalera_openrouter.headers import merged
 from escalera_openrouter.http import httpcore, httpx
 from orchestrator.errors import ConfigError, EscaleraError
 from orchestrator.exchange import Exchange
@@ -99,7 +100,7 @@ class HttpExchange(Exchange[Head | bytes]):
 
 def _answer(call: Call, stop: Stop) -> Iterator[Head | bytes]:
     """In the reading thread: the head, then the body. Without httpx's client, whose redirects, cookies and credentials have no place here."""
-    headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "escalera", **call.headers(stop)}
+    headers = merged({"accept": "*/*", "accept-encoding": "identity", "user-agent": "escalera"}, call.headers(stop))
     stop.raise_if_stopped()
     _tell_request(call, headers)
     request = httpx.Request(call.method, call.url, headers=headers, content=call.content)
@@ -228,14 +229,23 @@ def _proxy(url: str) -> httpcore.Proxy | None:
     named = proxies.get(target.scheme) or proxies.get("all")
     if not named:
         return None
-    if named.startswith("socks") and find_spec("socksio") is None:
-        raise ConfigError("The environment names a SOCKS proxy, for which httpx lacks a package.", hint='Run `pip install "httpx[socks]"`, or unset ALL_PROXY.')
     try:
         proxy = httpx.URL(named if "://" in named else f"http://{named}")
-        auth = (proxy.username, proxy.password) if proxy.username or proxy.password else None
-        return httpcore.Proxy(str(proxy.copy_with(username=None, password=None)), auth=auth)
     except (httpx.InvalidURL, ValueError) as error:
-        raise ConfigError("The proxy that the environment names is no URL.", hint="Look at HTTPS_PROXY, HTTP_PROXY and ALL_PROXY.") from error
+        raise ConfigError("The proxy that the environment names is no URL.", hint=_PROXY_HINT) from error
+    if not proxy.host:
+        raise ConfigError("The proxy that the environment names has no host.", hint=_PROXY_HINT)
+    if proxy.scheme not in _PROXY_SCHEMES:
+        known = ", ".join(f"{scheme}://" for scheme in _PROXY_SCHEMES)
+        raise ConfigError(f"The environment names a proxy of a kind that cannot be used, {proxy.scheme}:// (only {known}).", hint=_PROXY_HINT)
+    if proxy.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise ConfigError("The environment names a SOCKS proxy, for which httpx lacks a package.", hint='Run `pip install "httpx[socks]"`, or unset ALL_PROXY.')
+    auth = (proxy.username.encode(), proxy.password.encode()) if proxy.username or proxy.password else None
+    return httpcore.Proxy(str(proxy.copy_with(username=None, password=None)), auth=auth)
+
+
+_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+_PROXY_HINT = "Look at HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
 
 
 def is_loopback(host: str) -> bool:

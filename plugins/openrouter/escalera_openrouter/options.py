@@ -14,6 +14,8 @@ OPENROUTER = "https://openrouter.ai/api/v1"
 
 _HEADER_TEXT = re.compile(r"[\x20-\x7e]*")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_PLAIN_HOST = re.compile(r"[a-z0-9._-]+")
+_NO_URL = "holds characters that no URL may hold"
 _RESERVED = frozenset({"messages", "stream", "model"})
 
 
@@ -52,6 +54,13 @@ class _HttpOptions(BaseModel):
             if not _HEADER_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is no header name")
         return headers
+
+    @field_validator("chat_path")
+    @classmethod
+    def _path(cls, path: str | None) -> str | None:
+        if path is not None and not path.isprintable():
+            raise ValueError(_NO_URL)
+        return path
 
     @field_validator("body")
     @classmethod
@@ -106,13 +115,30 @@ class OpenRouterOptions(_HttpOptions):
 
 def checked_url(url: str) -> str:
     """The URL, if it is one of http or https without credentials in it."""
-    parts = urlsplit(url.strip())
+    url = url.strip()
+    if not url.isprintable():
+        raise ValueError(_NO_URL)
+    parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("is no http:// or https:// URL")
     _ = parts.port  # raises ValueError for one out of range
     if parts.username or parts.password:
         raise ValueError("holds credentials; put them into api_key or headers")
-    return url.strip()
+    if not _is_host(parts.hostname):
+        raise ValueError(f"names a host that cannot be: {parts.hostname!r}")
+    return url
+
+
+def _is_host(name: str) -> bool:
+    """Whether the HTTP library takes a name or address; it is asked only about what is not plain, since loading it takes time."""
+    if _PLAIN_HOST.fullmatch(name) and "xn--" not in name:
+        return True
+    from escalera_openrouter.http import httpx
+
+    try:
+        return bool(httpx.URL(scheme="https", host=name).host)
+    except (httpx.InvalidURL, ValueError):
+        return False
 
 
 def versioned(base_url: str, *, bare: tuple[str, ...] = ("",)) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from escalera_openrouter.answer import Answer
 from escalera_openrouter.body import chat_body, encode
 from escalera_openrouter.failures import excerpt, http_failure
+from escalera_openrouter.headers import merged
 from escalera_openrouter.json_text import Nesting, clean_object, is_document
 from escalera_openrouter.sse import EventParser, EventTooLarge, ServerEvent
 from orchestrator.errors import (
@@ -109,9 +110,7 @@ class OpenAIProvider:
     def preview(self, request: Request) -> Mapping[str, Any]:
         """Method, URL, headers with every secret as `***`, and exactly the body that `run` sends."""
         endpoint = self._endpoint
-        headers = {"content-type": "application/json", **endpoint.open_headers, **dict.fromkeys(endpoint.headers, _MASK)}
-        if endpoint.api_key is not None or endpoint.token_cmd:
-            headers["authorization"] = f"Bearer {_MASK}"
+        headers = self._merged(_MASK if endpoint.api_key is not None or endpoint.token_cmd else None, dict.fromkeys(endpoint.headers, _MASK))
         return {"method": "POST", "url": endpoint.chat_url, "headers": headers, "body": clean_object(self._body(request))}
 
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
@@ -188,10 +187,14 @@ class OpenAIProvider:
 
                 token = token_from(endpoint.token_cmd, stop, folder=endpoint.token_folder)
                 mask.add(token)
-            bearer = {"authorization": f"Bearer {token}"} if token else {}
-            return {"content-type": "application/json", **endpoint.open_headers, **bearer, **given}
+            return self._merged(token, given)
 
         return headers
+
+    def _merged(self, token: str | None, given: Mapping[str, str]) -> dict[str, str]:
+        """The user's headers before ours, but for a key or token of its own: that is what signs in."""
+        bearer = {"authorization": f"Bearer {token}"} if token else {}
+        return merged({"content-type": "application/json"}, self._endpoint.open_headers, given, bearer)
 
     def _events(self, call: Call, timeouts: Timeouts, cancel: Cancel, answer: Answer) -> Iterator[Event]:
         from escalera_openrouter.exchange import HttpExchange

@@ -14,16 +14,21 @@ _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     """Seconds to wait, or `None` where nothing usable is said. `headers` have lower-case names; `now` is aware.
 
-    Negative, infinite and unreadable values count as not said; a date in the past is 0. Nothing is capped here:
+    Negative, infinite and unreadable values count as not said; a date in the past is 0. Of several the longest counts. Nothing is capped here:
     whether a wait is too long is the core's decision (page 7).
     """
-    milliseconds = number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
+    milliseconds = [wait for text in _each(headers.get("retry-after-ms", "")) if (wait := number(text)) is not None]
+    if milliseconds:
+        return max(milliseconds) / 1000
     named = headers.get("retry-after")
     if named is not None:
-        return named_wait(named, now)
+        return max((wait for text in _each(named) if (wait := named_wait(text, now)) is not None), default=None)
     return _rate_limit_reset(headers, now)
+
+
+def _each(value: str) -> list[str]:
+    """The values of a header that came more than once, as they are put together; the comma within a date parts nothing."""
+    return re.split(r",(?!\s*\d{1,2}[ -][A-Za-z])", value)
 
 
 def duration_seconds(text: str) -> float | None:

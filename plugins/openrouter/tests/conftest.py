@@ -43,7 +43,7 @@ from orchestrator.testing.openai_server import OpenAIServer, Reply
 
 TRIALS = Path(__file__).parents[3] / "tests" / "trials"
 CONTEXT = AgentContext("local", "/workspace", {})
-REQUEST = Request("local", (SystemBlock("identity", "You are here."),), (Message("user", (Text("hello"),)),), timeouts=Timeouts(5, 5, 20))
+REQUEST = Request("local", (SystemBlock("identity", "You are here."),), (Message("user", (Text("hello"),)),), timeouts=Timeouts(60, 60, 120))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import subprocess
@@ -16,13 +17,13 @@ from typing import Any
 import pytest
 from escalera_openrouter.provider import OpenAIProvider
 
-from orchestrator.errors import Cancelled, EmptyAnswer, Incomplete, ProtocolError, ProviderError, TimedOut, Unavailable
+from orchestrator.errors import Cancelled, ConfigError, EmptyAnswer, Incomplete, ProtocolError, ProviderError, TimedOut, Unavailable
 from orchestrator.exchange import GRACE
 from orchestrator.messages import Message, Text
 from orchestrator.providers import Cancel, Finished, Request, TextDelta, Timeouts, UsageReport
 from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, reply, sse
 
-from .conftest import REQUEST, dispatched, nobody, openai, play, run
+from .conftest import REQUEST, Turn, dispatched, nobody, openai, play, run
 
 Start = Callable[..., OpenAIServer]
 
@@ -375,6 +376,48 @@ def test_the_environments_proxy_is_used_for_other_hosts(monkeypatch: pytest.Monk
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
     assert run(openai("http://model.invalid")).text == "by proxy"
     assert proxy.requests[0].path == "http://model.invalid/v1/chat/completions"
+
+
+@pytest.fixture
+def behind(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Turn]:
+    """A turn with a host that is reached through this proxy."""
+
+    def behind_(proxy: str) -> Turn:
+        for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        return run(openai("http://model.invalid"))
+
+    return behind_
+
+
+def test_a_proxys_password_may_hold_any_character(behind: Callable[[str], Turn], scripted: Start) -> None:
+    proxy = scripted(reply("one"), reply("two"))
+    assert behind(f"http://us%20er:püss@127.0.0.1:{proxy.port}").text == "one"
+    assert behind(f"http://us%20er:p%C3%BCss@127.0.0.1:{proxy.port}").text == "two"
+    told = {request.headers["proxy-authorization"] for request in proxy.requests}
+    assert told == {"Basic " + base64.b64encode("us er:püss".encode()).decode()}
+
+
+@pytest.mark.parametrize("proxy", ["ftp://user:secret@127.0.0.1:9", "socks://127.0.0.1:9", "socks4://127.0.0.1:9", "http://", "http://\x01"])
+def test_a_proxy_that_cannot_be_used_is_named_as_that(behind: Callable[[str], Turn], proxy: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        behind(proxy)
+    assert "ALL_PROXY" in (caught.value.hint or "")
+    assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize("key", ["", "sk-of-its-own"])
+def test_every_header_goes_out_once_and_the_users_own_wins_but_for_a_key_of_its_own(scripted: Start, key: str) -> None:
+    server = scripted(reply("x"))
+    own = {"User-Agent": "mine", "CONTENT-TYPE": "application/json; charset=utf-8", "Accept": "text/event-stream", "Authorization": "Basic abcd"}
+    provider = openai(server.url, headers=own, **({"api_key": key} if key else {}))
+    run(provider)
+    (request,) = server.requests
+    sent = {name: request.headers[name.lower()] for name in own}
+    assert sent == own | ({"Authorization": f"Bearer {key}"} if key else {})
+    shown = [name.lower() for name in provider.preview(REQUEST)["headers"]]
+    assert len(shown) == len(set(shown))
 
 
 def test_httpx_comes_without_its_command_line() -> None:

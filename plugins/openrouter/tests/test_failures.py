@@ -127,6 +127,9 @@ def test_a_failure_inside_a_success_is_told_by_its_words(body: Any, kind: str) -
     ("headers", "body", "wait"),
     [
         ({"retry-after": "7"}, told("slow"), 7),
+        ({"retry-after": "5, 30"}, told("slow"), 30),
+        ({"retry-after": "soon,7"}, told("slow"), 7),
+        ({"retry-after-ms": "500, 2500"}, told("slow"), 2.5),
         ({}, told("Please try again in 7.5s."), 7.5),
         ({}, told("Requests have exceeded the rate limit. Please retry after 20 seconds."), 20),
         ({}, told("slow", metadata={"headers": {"X-RateLimit-Reset": "1767225610000"}}), 10),

@@ -28,7 +28,7 @@ FUZZ = int(os.environ.get("ESCALERA_PROOF_FUZZ", "60"))
 CUT_STEP = int(os.environ.get("ESCALERA_PROOF_CUT_STEP", "37"))
 """Bytes from one truncation to the next; 1 is every byte."""
 
-QUICK = replace(REQUEST, timeouts=Timeouts(5, 5, 10))
+QUICK = replace(REQUEST, timeouts=Timeouts(60, 60, 120))
 
 
 def called(index: int, call_id: str | None, name: str | None, arguments: Any) -> dict[str, Any]:
