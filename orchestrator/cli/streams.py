@@ -13,8 +13,13 @@ class OwnOutput(io.TextIOWrapper):
     _is_alone = False
 
     @classmethod
-    def of_process(cls) -> OwnOutput:
-        """For the command line alone: a program that merely uses our modules keeps its descriptors as they are."""
+    def of_process(cls) -> OwnOutput | None:
+        """For the command line alone: a program that merely uses our modules keeps its descriptors as they are.
+
+        None where something else than a file was put in the place of standard output before the program started.
+        """
+        if not isinstance(sys.stdout, io.TextIOWrapper):
+            return None
         return cls(open(os.dup(sys.stdout.fileno()), "wb"), sys.stdout.encoding, sys.stdout.errors)
 
     def keep_alone(self) -> None:

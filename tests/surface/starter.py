@@ -153,9 +153,9 @@ def _become(wanted: dict[str, object], streams: list[int]) -> None:
     os.environ.update(wanted["environ"])
     sys.path[1:1] = os.environ.get("PYTHONPATH", "").split(":") if "PYTHONPATH" in os.environ else []
     sys.argv = list(wanted["arguments"])
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.FileIO(0), "utf-8")
-    sys.stdout = sys.__stdout__ = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w")), "utf-8")
-    sys.stderr = sys.__stderr__ = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w")), "utf-8", "backslashreplace", line_buffering=True)
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.FileIO(0, closefd=False), "utf-8")
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8")
+    sys.stderr = sys.__stderr__ = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w", closefd=False)), "utf-8", "backslashreplace", line_buffering=True)
     os._exit(_code())
 
 
@@ -175,6 +175,8 @@ def _code() -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
+        except AttributeError:
+            pass  # somebody took it away
         except (OSError, ValueError):
             code = 120
     return code

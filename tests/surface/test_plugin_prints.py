@@ -135,7 +135,7 @@ def test_a_plugin_that_puts_something_in_the_place_of_stdout_keeps_no_answer(acm
         agents(server.url)
         asked = acme(f"import codecs, io, os, sys\nsys.stdout = {instead}\n").run("ask", "hello")
 
-    assert (asked.returncode, asked.stdout) == (0, "grüße\n")
+    assert (asked.returncode, asked.stdout) == (0, "grüße\n"), asked.stderr
     assert "turn 0, completed" in asked.stderr
 
 
