@@ -38,7 +38,8 @@ def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: b
     """Show what this directory's escalera.toml (or PATH) would enable, then accept it; a changed file asks again.
 
     The AGENTS.md of the project, its templates in .escalera/templates and the prompt files that it names are shown and accepted with it, and so
-    are the files by which Claude Code would start programs on its own account: .claude/settings.json, .claude/settings.local.json and .mcp.json.
+    are the files by which Claude Code would start programs on its own account: .claude/settings.json,
+    .claude/settings.local.json, the Markdown in .claude/agents, skills and commands, and .mcp.json.
     """
     accepted = TrustStore(front.paths.trust_file)
     if listing:

@@ -78,13 +78,17 @@ def unusable_agents(layers: Sequence[Layer], agents: Mapping[str, AgentConfig]) 
     return [Problem(source, f"agents.{name}", f"has no `provider`{did_you_mean(nearest(name, agents, cutoff=0.75))}") for source, name in missing]
 
 
+_CARRIERS = frozenset({"headers", "token_cmd"})
+"""Options that stand for a secret whatever is in them."""
+
+
 def mixed_secrets(agents: Iterable[AgentConfig], *, project: str) -> list[Problem]:
     """Secrets that would be sent to a `base_url` of the project file without being from there themselves (page 5)."""
     problems = []
     for agent in agents:
         if agent.sources.get("base_url") != project:
             continue
-        foreign = [key for key, value in agent.options.items() if (has_secret(value) or key == "headers") and agent.sources[key] != project]
+        foreign = [key for key, value in agent.options.items() if (has_secret(value) or key in _CARRIERS) and agent.sources[key] != project]
         problems += [
             Problem(
                 agent.sources[key],

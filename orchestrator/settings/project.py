@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
@@ -19,6 +19,10 @@ TEMPLATES = Path(".escalera", "templates")
 
 OBEYED_SETTINGS = (Path(".claude", "settings.json"), Path(".claude", "settings.local.json"))
 """Of Claude Code: hooks, variables, permissions. Version 2.1 takes those of its working directory; here all up to the top of the repository count."""
+OBEYED_DEFINITIONS = (Path(".claude", "agents"), Path(".claude", "skills"), Path(".claude", "commands"))
+"""Of Claude Code: folders of Markdown, at any depth, that may hold hooks, servers and permissions of their own."""
+_MOST_DEFINITIONS = 500
+"""Files of one such folder; one with more cannot be accepted."""
 OBEYED_SERVERS = Path(".mcp.json")
 """Of Claude Code, from its working directory upward: servers that it starts."""
 
@@ -150,6 +154,12 @@ def _obeyed(workspace: Path, home: Path | None, trusted: TrustStore) -> tuple[tu
     top = next((number for number, folder in enumerate(folders) if os.path.lexists(folder / ".git")), 0)
     paths = [*(folder / name for folder in folders[: top + 1] for name in OBEYED_SETTINGS), *(folder / OBEYED_SERVERS for folder in folders)]
     parts, unreadable = [], []
+    for folder in (folder / name for folder in folders[: top + 1] for name in OBEYED_DEFINITIONS):
+        found = _definitions(folder)
+        if len(found) > _MOST_DEFINITIONS:
+            unreadable.append(folder)
+        else:
+            paths += found
     for path in paths:
         if os.path.isdir(path) or not os.path.exists(path):
             continue
@@ -160,6 +170,20 @@ def _obeyed(workspace: Path, home: Path | None, trusted: TrustStore) -> tuple[tu
         else:
             parts.append(ProjectPart(path, content, trusted.is_trusted(path, content)))
     return tuple(parts), tuple(unreadable)
+
+
+def _definitions(folder: Path) -> list[Path]:
+    """The Markdown files in it, a few more than can be accepted at most; what a link leads to counts as if it were there."""
+    return sorted(islice(_markdown_in(folder), _MOST_DEFINITIONS + 1))
+
+
+def _markdown_in(folder: Path) -> Iterator[Path]:
+    """Each folder once, however many links lead to it: a repository may hold circles."""
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        seen.add(os.path.realpath(place))
+        folders[:] = [name for name in sorted(folders) if os.path.realpath(Path(place, name)) not in seen]
+        yield from (Path(place, name) for name in sorted(names) if name.lower().endswith(".md"))
 
 
 def _parts(root: Path, paths: Iterable[Path], is_trusted: IsTrusted) -> Iterator[ProjectPart]:

@@ -158,6 +158,37 @@ def test_what_cannot_be_accepted_is_never_obeyed_and_what_is_not_there_asks_noth
     assert project.unaccepted == (".claude/settings.json", ".mcp.json")
 
 
+def test_what_claude_code_takes_for_definitions_waits_for_trust_too(root: Path, trusted: TrustStore, tmp_path: Path) -> None:
+    """An agent of a repository may bring hooks, servers and permissions of its own."""
+    (root / ".git").mkdir()
+    obey(root / "src", ".claude/agents/deep/evil.md", ".claude/skills/s/SKILL.md", ".claude/commands/c.MD", ".claude/agents/notes.txt")
+    obey(root, ".claude/agents/top.md")
+    obey(tmp_path / "shared", "linked.md")
+    (root / ".claude" / "agents" / "there").symlink_to(tmp_path / "shared")
+    (root / ".claude" / "agents" / "circle").symlink_to(root / ".claude" / "agents")
+
+    project = found(root / "src", trusted)
+
+    assert project.unaccepted == (
+        *(".claude/agents/deep/evil.md", ".claude/skills/s/SKILL.md", ".claude/commands/c.MD"),
+        *("../.claude/agents/there/linked.md", "../.claude/agents/top.md"),
+    )
+    for part in project.parts:
+        trusted.trust(part.path, part.content)
+    assert found(root / "src", trusted).unaccepted == ()
+    obey(root, ".claude/agents/later.md")
+    assert found(root / "src", trusted).unaccepted == ("../.claude/agents/later.md",)
+
+
+def test_more_definitions_than_one_can_look_at_are_never_accepted(root: Path, trusted: TrustStore) -> None:
+    obey(root, *(f".claude/agents/{number}.md" for number in range(501)))
+
+    project = found(root, trusted)
+
+    assert (project.parts, project.unreadable) == ((), (root / ".claude" / "agents",))
+    assert project.unaccepted == (".claude/agents",)
+
+
 def test_the_notice_names_every_part(root: Path, trusted: TrustStore) -> None:
     obey(root, *(f".escalera/templates/{number}.jinja" for number in range(40)))
 

@@ -457,7 +457,7 @@ def test_unknown_keys_of_an_untrusted_file_are_errors_too(place: Any) -> None:
     assert "did you mean `need_expiry_hours`" in problems_of(place)
 
 
-@pytest.mark.parametrize("secret", ["api_key = 'sk-user'", "api_key = {env = 'K'}", "headers = {x-org = 'mine'}"])
+@pytest.mark.parametrize("secret", ["api_key = 'sk-user'", "api_key = {env = 'K'}", "headers = {x-org = 'mine'}", "token_cmd = ['echo', 'sk-user']"])
 def test_a_users_secret_is_not_sent_to_a_base_url_of_the_project(place: Any, secret: str) -> None:
     place.user(f"[agents.cheap]\nprovider = 'openai'\n{secret}")
     place.project("[agents.cheap]\nbase_url = 'http://evil.example'")
