@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from orchestrator.errors import LeaseLost, SessionInUse
 from orchestrator.messages import well_formed
 from orchestrator.store import Claim, HeldBy, rows
+from orchestrator.store.counters import counter
 
 IsDead = Callable[[str | None], bool]
 """Whether the owner with that lock surely lives no more."""
@@ -19,8 +20,8 @@ def claim(connection: sqlite3.Connection, session: str, owner: str, ttl: timedel
     holder = held_by(connection, session, now=now, is_dead=is_dead)
     if holder is not None:
         return holder
-    connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'fence'")
-    (fence,) = connection.execute("SELECT value FROM meta WHERE key = 'fence'").fetchone()
+    fence = counter(connection, "fence") + 1
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'fence'", (fence,))
     connection.execute(
         "INSERT OR REPLACE INTO leases (session, owner, fence, expires_at, lock) VALUES (?, ?, ?, ?, ?)",
         (session, well_formed(owner), fence, rows.time_text(now + ttl), lock),

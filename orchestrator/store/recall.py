@@ -38,6 +38,7 @@ _HIDDEN = (
     " AND (newer.scope = 'global' OR newer.session = :session))"
 )
 """An update hides the old statement from whoever is told the new one."""
+_SOUND = "AND typeof(id) = 'text'"
 _PAGE = 256
 """Matches that are looked at in one go, at first."""
 
@@ -108,7 +109,7 @@ def _ranking(connection: sqlite3.Connection, bound: Mapping[str, Any], also: str
         return connection.execute(statement, bound).fetchall()
     best: list[tuple[float, str, int, float]] = []
     most = bound["most"] if bound["most"] >= 0 else sys.maxsize
-    statement = f"SELECT seq, id, {WEIGHT} FROM percepts WHERE seq IN (SELECT value FROM json_each(:page)) AND {_MEANT} AND NOT {_HIDDEN} {also}"
+    statement = f"SELECT seq, id, {WEIGHT} FROM percepts WHERE seq IN (SELECT value FROM json_each(:page)) AND {_MEANT} AND NOT {_HIDDEN} {_SOUND} {also}"
     for page in _pages(connection, bound["query"]):
         if len(best) == most and (most == 0 or max(page.values()) * HEAVIEST < -best[-1][0]):
             break  # no weight takes any of the rest in front of these
@@ -136,7 +137,7 @@ def _withheld(connection: sqlite3.Connection, found: frozenset[str], bound: Mapp
     """Why each of the others is left out, by its id. Those of other sessions are none of this one's business."""
     statement = (
         f"SELECT id, consumer, consumer IN (SELECT value FROM json_each(:consumers)), workspace_key IS NULL OR workspace_key = :place, {_HIDDEN}"
-        " FROM percepts WHERE scope = 'global' OR session = :session ORDER BY id"
+        " FROM percepts WHERE (scope = 'global' OR session = :session) AND typeof(id) = 'text' ORDER BY id"
     )
     with closing(connection.execute(statement, bound)) as rest:
         return tuple((identity, _why(*of)) for identity, *of in rest if identity not in found)

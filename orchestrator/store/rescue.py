@@ -22,6 +22,7 @@ from typing import Any, TypeGuard
 
 from orchestrator.store import artifacts, backup, running, schema
 from orchestrator.store.connection import connect
+from orchestrator.store.counters import SOUND
 from orchestrator.store.files import PRIVATE_FILE, SIDES, Files, make_private, present
 
 _READY = "escalera.db.rescued"
@@ -338,8 +339,8 @@ def _tie(target: sqlite3.Connection, now: datetime) -> None:
     artifacts.count_holders(target)
     target.execute("DELETE FROM questions WHERE session IS NOT NULL AND session NOT IN (SELECT id FROM sessions)")
     target.execute(
-        "INSERT OR REPLACE INTO meta SELECT 'fence', max(?, (SELECT coalesce(max(fence), 0) FROM leases),"
-        " (SELECT coalesce(max(value), 0) FROM meta WHERE key = 'fence'))",
+        "INSERT OR REPLACE INTO meta SELECT 'fence', max(?, (SELECT coalesce(max(fence), 0) FROM leases WHERE typeof(fence) = 'integer'),"
+        f" (SELECT coalesce(max(value), 0) FROM meta WHERE key = 'fence' AND {SOUND}))",
         (int(now.timestamp()),),
     )
     target.execute("INSERT OR REPLACE INTO meta VALUES ('indexed', 0)")

@@ -13,6 +13,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from orchestrator.percepts import PRUNE_THRESHOLD
+from orchestrator.store.counters import SOUND, counter
 
 HOUR = 3_600_000
 
@@ -77,15 +78,14 @@ def mend(connection: sqlite3.Connection) -> None:
     """After rows were saved from a damaged file: no counter lies behind what the percepts say of it."""
     for key, column in (("running", "idle_mark"), ("aged", "weight_mark"), ("uses", "use")):
         connection.execute(
-            f"INSERT OR REPLACE INTO meta SELECT ?, max(coalesce((SELECT max({column}) FROM percepts), 0),"  # noqa: S608  # names are ours
-            " coalesce((SELECT value FROM meta WHERE key = ?), 0))",
+            f"INSERT OR REPLACE INTO meta SELECT ?, max(coalesce((SELECT max({column}) FROM percepts WHERE typeof({column}) = 'integer'), 0),"  # noqa: S608  # names are ours
+            f" coalesce((SELECT value FROM meta WHERE key = ? AND {SOUND}), 0))",
             (key, key),
         )
 
 
 def _value(connection: sqlite3.Connection, key: str) -> int:
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return row[0] if row is not None and isinstance(row[0], int) else 0
+    return counter(connection, key)
 
 
 def _set(connection: sqlite3.Connection, key: str, value: int) -> None:

@@ -13,6 +13,7 @@ from orchestrator.messages import Reasoning, Text, ToolCall, ToolResult, well_fo
 from orchestrator.session import Outcome
 from orchestrator.store import SearchHit, rows
 from orchestrator.store.artifacts import made_whole
+from orchestrator.store.counters import counter
 from orchestrator.store.faults import Damaged
 from orchestrator.workspaces import workspace_key
 
@@ -112,8 +113,7 @@ def _has_index(connection: sqlite3.Connection) -> bool:
 
 
 def _upto(connection: sqlite3.Connection) -> int:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'indexed'").fetchone()
-    return 0 if row is None else int(row[0])
+    return counter(connection, "indexed")
 
 
 def _text(connection: sqlite3.Connection, turn: int, notice: Notice) -> str:

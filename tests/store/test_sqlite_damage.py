@@ -334,6 +334,43 @@ def test_a_claim_after_a_rescue_has_a_fence_above_every_older_one(filled: Path, 
     assert sqlite().claim("s1", "me", timedelta(minutes=1)).fence > old.fence
 
 
+WRONG = [f"value = {wrong} WHERE key = '{key}'" for key in ("fence", "indexed", "aged", "uses") for wrong in ("'abc'", "x'ff00'", 2**63 - 1)]
+
+
+def test_a_percept_whose_id_is_no_text_hides_no_other(filled: Path, sqlite: Opened) -> None:
+    store = sqlite()
+    for number in range(3):
+        store.learn(Percept(f"sign{number}", f"The sign {number} is blue.", "user"))
+    with closing(sqlite3.connect(filled)) as connection:
+        connection.execute("UPDATE percepts SET id = x'ff00' WHERE id = 'sign1'")
+        connection.commit()
+
+    for text in ("which sign?", "the port"):
+        found = sqlite().recall(Inquiry(frozenset({"user"}), "/work/a", None, text, explain=True))
+        assert {"sign0", "sign2"} <= {*(percept.id for percept, _ in found.found), *(identity for identity, _ in found.withheld)}
+        assert all(isinstance(identity, str) for identity, _ in found.withheld)
+
+
+@pytest.mark.parametrize("change", ["key = 'fencf' WHERE key = 'fence'", *WRONG])
+def test_a_counter_that_is_no_number_is_damage_and_counts_on_after_the_rescue(filled: Path, sqlite: Opened, change: str) -> None:
+    store = sqlite()
+    old = store.claim("s1", "me", timedelta(minutes=1))
+    store.release(old)
+    store.close()
+    without_backups(filled.parent)
+    with closing(sqlite3.connect(filled)) as connection:
+        connection.execute(f"UPDATE meta SET {change}")
+        connection.commit()
+
+    store = sqlite()
+    store.learn(Percept("sign", "The sign is blue.", "user"))
+    claim = store.claim("s1", "me", timedelta(minutes=1))
+    list(store.search("prompt", None))
+
+    assert claim.fence > old.fence
+    assert {summary.id: summary.turns for summary in store.list(None)} == {"s1": 100, "s2": 100}
+
+
 def test_the_log_of_a_damaged_file_is_kept_and_read(filled: Path, folder: Path, tmp_path: Path, sqlite: Opened, clock, completed) -> None:
     store = sqlite()
     store.import_session(Session(id="s3", workspace="/work/a", nonce="n"), [completed(0)])
