@@ -136,7 +136,7 @@ def test_t34_a_read_time_out_is_sent_once_and_throttling_again_by_the_core_alone
         assert (answered.text, len(waits), len(server.requests)) == ("late", 1, 4)
     client = provider._connection.client
     assert client.meta.config.retries["total_max_attempts"] == 1
-    assert (client.meta.config.connect_timeout, client.meta.config.read_timeout) == (5, 5)
+    assert (client.meta.config.connect_timeout, client.meta.config.read_timeout) == (5, REQUEST.timeouts.first_byte)
 
 
 @pytest.mark.trial("T35")
