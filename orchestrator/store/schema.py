@@ -246,9 +246,7 @@ _NO_VERSION = 100_000
 
 def version_of(connection: sqlite3.Connection) -> int:
     """The file's version; 0 for an empty one. Raises `StoreTooNew`, `StoreError` for a file that is not ours, `Damaged`."""
-    version = _pragma(connection, "user_version")
-    application = _pragma(connection, "application_id")
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    version, application, tables = _header(connection)
     if application != APPLICATION_ID and tables.issuperset(set(TABLES) - ADDED):
         raise Damaged("its header names another program")
     if application != APPLICATION_ID and (application or version or tables):
@@ -263,6 +261,19 @@ def version_of(connection: sqlite3.Connection) -> int:
     if version == VERSION and not tables.issuperset(TABLES):
         raise Damaged(f"tables are missing: {', '.join(sorted(set(TABLES) - tables))}")
     return version
+
+
+def _header(connection: sqlite3.Connection) -> tuple[int, int, set[str]]:
+    """Version, program and tables, all in one state of the file: another process may just be making it."""
+    begins = not connection.in_transaction
+    if begins:
+        connection.execute("BEGIN")
+    try:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return _pragma(connection, "user_version"), _pragma(connection, "application_id"), tables
+    finally:
+        if begins and connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def migrate(connection: sqlite3.Connection) -> None:

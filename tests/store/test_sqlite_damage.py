@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -733,3 +733,20 @@ def test_a_damaged_file_of_an_older_version_is_rescued_with_its_older_backup(fil
     (told,) = [notice for notice in store.notices if "was damaged" in notice]
     assert ("With the backup" in told, whole) == (backup, backup)
     assert list(store.questions()) == []
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_a_store_that_another_process_makes_meanwhile_is_not_taken_for_damaged(tmp_path: Path, moment: int) -> None:
+    """Its header and its tables are looked at in one state of the file."""
+    seen: list[str] = []
+
+    def make(statement: str) -> None:
+        seen.append(statement)
+        if len(seen) == moment + 1:
+            with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None, timeout=0)) as other, suppress(sqlite3.OperationalError):
+                schema.migrate(other)
+
+    with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as connection:
+        connection.set_trace_callback(make)
+        assert schema.version_of(connection) in (0, schema.VERSION)
+    assert len(seen) > moment
