@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from orchestrator.escalation import Workplace
     from orchestrator.hooks import Hooks
     from orchestrator.hookspecs import Sensing
+    from orchestrator.lease import Renewals
     from orchestrator.logbook import Logbook
     from orchestrator.memory.upkeep import Upkeep
     from orchestrator.permissions import Rule, RuleSet
@@ -449,9 +450,17 @@ class Premises:
             log=self.log,
             wires=self.wires,
             upkeep=self.upkeep,
+            renewals=self.renewals,
             bench=self._bench(crew, workspace),
             artifacts=self.artifact_terms,
         )
+
+    @cached_property
+    def renewals(self) -> Renewals:
+        """One thread for all leases of the process, however many turns and changes come."""
+        from orchestrator.lease import Renewals
+
+        return Renewals()
 
     @property
     def artifact_terms(self) -> ArtifactTerms:
@@ -487,7 +496,7 @@ class Premises:
             return self
         if workspace not in self._others:
             other = self._again(Path(workspace))
-            other._said, other.clock = self._said, self.clock
+            other._said, other.clock, other.renewals = self._said, self.clock, self.renewals
             self._others[workspace] = other
         return self._others[workspace]
 

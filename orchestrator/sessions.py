@@ -92,7 +92,8 @@ def read_session(
 def held_session(premises: Premises, store: Store, ref: str | None, cancel: Cancel | None = None) -> Iterator[tuple[Claim, Session]]:
     """An existing session under our lease, read after it was claimed; `cancel` ends the wait for another process."""
     session = store.find(ref, premises.workspace)
-    with held(store, session.id, premises.new_id(), clock=premises.clock, wait=premises.settings.value("session_wait"), cancel=cancel or Cancel()) as claim:
+    wait = premises.settings.value("session_wait")
+    with held(store, session.id, premises.new_id(), clock=premises.clock, wait=wait, cancel=cancel or Cancel(), renewals=premises.renewals) as claim:
         yield claim, store.find(session.id, premises.workspace)
 
 

@@ -52,6 +52,8 @@ def test_a_cancelled_call_cancels_its_turn(home: Home, mode: str) -> None:
 
     drive(work())
 
+    assert [turn.outcome for turn in home.turns] == [Outcome.CANCELLED]
+
 
 def test_a_stop_of_the_server_ends_what_runs(home: Home) -> None:
     home.strong.will([UNTIL_CANCELLED])

@@ -175,6 +175,8 @@ def test_a_task_can_be_cancelled_by_another_process(home: Home) -> None:
 
     drive(work())
 
+    assert home.turns[0].outcome is Outcome.CANCELLED
+
 
 def test_j3_a_task_that_asks_shows_its_question_each_time_and_each_look_is_use(home: Home) -> None:
     home.task_after = 0.0

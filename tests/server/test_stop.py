@@ -55,6 +55,12 @@ def test_a_turn_that_does_not_end_in_time_is_ended_and_kept_as_cancelled(home: H
     assert (refused.status_code, refused.json()["title"]) == (503, "ServerBusy")
 
 
+def test_one_thread_renews_the_leases_of_all_turns(home: Home, tmp_path: Path) -> None:
+    """It outlives a turn by a while: one for each would be hundreds in a busy server."""
+    with home.service.place(home.service.premises.workspace) as here, home.service.place(str(tmp_path)) as there:
+        assert here.renewals is there.renewals is home.service.premises.renewals
+
+
 def test_no_more_turns_run_at_once_than_are_taken(home: Home) -> None:
     home.local.will(*[[UNTIL_CANCELLED] for _ in range(service_module.MOST_TURNS)])
     session = home.begin()
