@@ -112,13 +112,14 @@ def command(
         chosen = _begun(store, place, chosen, wish, new=new)
     if background:
         return _left(front, store, chosen, wish, timeout, wait_questions=wait_questions, due=due, as_json=as_json)
-    with cancelled_by_signals(cancel, front.clock.monotonic), watcher:
-        report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asking, watch=show, revise=revise if edit_brief else None)
-    if unread:  # the turn was ended and kept like any cancelled one
-        raise unread[0]
-    if due and report.error is None:
-        broker.told(*due)
-    return _concluded(front, watcher, report, asking)
+    with cancelled_by_signals(cancel, front.clock.monotonic):  # until the turn is told: an interrupt that comes twice must not cost its document
+        with watcher:
+            report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asking, watch=show, revise=revise if edit_brief else None)
+        if unread:  # the turn was ended and kept like any cancelled one
+            raise unread[0]
+        if due and report.error is None:
+            broker.told(*due)
+        return _concluded(front, watcher, report, asking)
 
 
 def _concluded(front: Front, watcher: Watcher, report: Report, asking: Asking) -> int:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import signal
 import subprocess
+import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from orchestrator.testing.openai_server import OpenAIServer, Reply, reply
+from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, reply, sse
 
 from .conftest import Shell
 
@@ -93,3 +97,29 @@ def test_one_that_waits_for_the_session_can_be_interrupted(shell: Shell, agents:
 
     assert (second.returncode, json.loads(out)["error"]["type"], err.count("\n")) == (130, "Cancelled", 1)
     assert [turn[6] for turn in shell.stored()["turns"]] == ["first prompt"]
+
+
+def test_an_interrupt_that_comes_twice_leaves_the_turn_its_document(shell: Shell, agents: Callable[[str], None]) -> None:
+    with OpenAIServer(Reply([*sse(chunk({"content": "long " * 2000}), done=False).writes, threading.Event()])) as server:
+        agents(server.url)
+        process = shell.start("ask", "--stream-json", "--escalate", "blue")
+        assert process.stdout is not None
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        while json.loads(process.stdout.readline())["type"] != "text":
+            pass
+        process.send_signal(signal.SIGINT)
+        while process.poll() is None and _unread(process.stdout) < 2048:  # until it writes the document, which the pipe is too small for
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+
+    document = json.loads(out.splitlines()[-1])
+    assert (process.returncode, document["outcome"], document["partial"]) == (130, "cancelled", "long " * 2000)
+    assert "Traceback" not in err
+
+
+def _unread(stream: IO[str]) -> int:
+    """How many bytes lie in the pipe."""
+    size = bytearray(4)
+    fcntl.ioctl(stream, termios.FIONREAD, size)
+    return int.from_bytes(size, sys.byteorder)
