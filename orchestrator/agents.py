@@ -125,6 +125,15 @@ def agent_problems(agents: Iterable[AgentConfig], kinds: Mapping[str, ProviderKi
     return problems
 
 
+def kind_problems(agents: Iterable[AgentConfig], kinds: Mapping[str, ProviderKind]) -> list[Problem]:
+    """The agents whose kind of provider is not there."""
+    unknown = [agent for agent in agents if agent.provider not in kinds]
+    return [
+        Problem(agent.sources.get("provider", agent.source), f"agents.{agent.name}.provider", missing_kind(agent.provider, kinds, ()).message)
+        for agent in unknown
+    ]
+
+
 def agent_prompt(config: AgentConfig, *, accepts: Callable[[Path, bytes], bool] = lambda *_: True) -> str:
     """The agent's own instructions, from `prompt` or `prompt_file`; empty when it has none.
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from orchestrator.settings.grants import GrantStore
     from orchestrator.settings.known import KnownSecrets
     from orchestrator.settings.live import LiveSettings
+    from orchestrator.settings.problems import Problem
     from orchestrator.settings.project import Project
     from orchestrator.settings.resolution import Settings, Sources
     from orchestrator.settings.trust import TrustStore
@@ -122,9 +123,18 @@ class Premises:
     def live(self) -> LiveSettings:
         from orchestrator.settings.live import LiveSettings
 
-        live = LiveSettings(self.sources)
+        live = LiveSettings(self.sources, self._problems_of_agents)
         self.tell_once(*live.current.notices)
         return live
+
+    def _problems_of_agents(self, settings: Settings) -> list[Problem]:
+        """What the providers would say to the agents' tables, as far as they are loaded."""
+        from orchestrator.agents import agent_problems, kind_problems
+
+        if self._plugins is None:
+            return []
+        agents, kinds = settings.agents.values(), self._plugins.kinds()
+        return [*kind_problems(agents, kinds), *agent_problems(agents, kinds)]
 
     @property
     def settings(self) -> Settings:

@@ -99,7 +99,7 @@ def add(front: Front, name: str, kind: str, model: str | None, options: Sequence
     """
     done = added(front, name, {"provider": kind, **({} if model is None else {"model": model}), **_named(options)}, project=project)
     tell(front, done, None)
-    _print_agent(front, done.settings, name, as_json=as_json)
+    _print_agent(front, done.meant, name, with_secrets=done.accepted is not False, as_json=as_json)
     if not any(done.settings.explain(role).value == name for role in Role):
         front.output.notice(f"to have it asked: escalera agents use {name} --as primary, or --as escalation")
 
@@ -125,8 +125,8 @@ def _named(options: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def _print_agent(front: Front, settings: Settings, name: str, *, as_json: bool) -> None:
-    agent = _agent_object(settings, front.crew(front.workspace, settings=settings), name)
+def _print_agent(front: Front, settings: Settings, name: str, *, as_json: bool, with_secrets: bool = True) -> None:
+    agent = _agent_object(settings, front.crew(front.workspace, settings=settings, with_secrets=with_secrets), name)
     if as_json:
         front.output.print_json({"format": "escalera.agent/1", **agent})
     else:

@@ -115,17 +115,17 @@ def command(
     with cancelled_by_signals(cancel, front.clock.monotonic):  # until the turn is told: an interrupt that comes twice must not cost its document
         with watcher:
             report = take_turn(place, chosen.id, wish, cancel=cancel, ask=asking, watch=show, revise=revise if edit_brief else None)
-        if unread:  # the turn was ended and kept like any cancelled one
-            raise unread[0]
         if due and report.error is None:
             broker.told(*due)
-        return _concluded(front, watcher, report, asking)
+        return _concluded(front, watcher, report, asking, unread)
 
 
-def _concluded(front: Front, watcher: Watcher, report: Report, asking: Asking) -> int:
-    """Show how the turn ended: the exit code."""
+def _concluded(front: Front, watcher: Watcher, report: Report, asking: Asking, unread: Sequence[Exception]) -> int:
+    """Show how the turn ended: the exit code. Where the output had nowhere to go, the turn was ended and kept like any cancelled one."""
     from orchestrator.documents.turn import turn_document
 
+    if unread:
+        raise unread[0]
     report = replace(report, notices=(*report.notices, *asking.denied, *map(left_open, asking.left)))
     watcher.finish(report, turn_document(report, open_questions=[question.id for question in asking.left]))
     if report.error is not None:

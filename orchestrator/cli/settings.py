@@ -88,7 +88,7 @@ def set_(front: Front, path: str, value: str, project: bool, as_json: bool) -> N
     --set: as in TOML, or as it is. A file that is not there is made. With --json: what `settings get PATH --json` says then.
     """
     done = edited(front, {path: value}, project=project)
-    setting = done.settings.explain(path)
+    setting = _what_counts(done.settings, path, changed=done.accepted is False)
     tell(front, done, setting)
     _print(front, setting, as_json=as_json)
 
@@ -111,13 +111,13 @@ def unset(front: Front, path: str, project: bool, as_json: bool) -> None:
 
 
 def _what_counts(settings: Settings, path: str, *, changed: bool) -> Explained:
-    """What is said of the path now. Of a key that nothing declares and that was the last of its name, nothing is."""
+    """What is said of the path now: nothing, of a key that nothing declares and that was the last of its name or stands where it does not count."""
     try:
         return settings.explain(path)
     except ConfigError:
         if not changed:
             raise
-        return Explained(path, None, None, "default", (), "text", "Not set anywhere.")
+        return Explained(path, None, None, "default", (), "text", "Set nowhere that counts.")
 
 
 def _print(front: Front, setting: Explained, *, as_json: bool) -> None:

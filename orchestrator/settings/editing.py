@@ -39,6 +39,8 @@ class Edit:
     file: Path
     settings: Settings
     """As they are now, for this process."""
+    meant: Settings
+    """As they would be if the file were accepted; `settings` where it is."""
     changed: bool
     """False where the file said so already, or did not have the key."""
     problems: tuple[Problem, ...]
@@ -67,14 +69,16 @@ def edit(sources: Sources, change: Change, *, project: bool = False, check: Call
         new = _changed(file, old, change)
         if new is None:
             settings, problems = resolved(sources, files)
-            return Edit(file, settings, False, tuple(problems), files.trusted if project else None)
+            meant = settings if not project or files.trusted else resolved(sources, replace(files, trusted=True))[0]
+            return Edit(file, settings, meant, False, tuple(problems), files.trusted if project else None)
         _refuse_new_problems(sources, files, _with(files, new, project=project, trusted=True), check)
         _refuse_overwriting(file, old)
         replace_file(file, new.content, mode=0o666 if project else 0o600)
         if accepted:
             TrustStore(sources.paths.trust_file).trust(file, new.content)
         settings, problems = resolved(sources, _with(files, new, project=project, trusted=bool(accepted)))
-        return Edit(file, settings, True, tuple(problems), accepted)
+        meant = settings if not project or accepted else resolved(sources, _with(files, new, project=project, trusted=True))[0]
+        return Edit(file, settings, meant, True, tuple(problems), accepted)
 
 
 def setting_keys(values: Mapping[str, str], *, workspace: Path) -> Change:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from orchestrator.errors import ConfigError
 from orchestrator.settings.declarations import BY_PATH, SETTINGS
 from orchestrator.settings.files import ConfigFile, config_file, is_stream, read_bytes, shown_path
-from orchestrator.settings.problems import ConfigProblems, raise_problems
+from orchestrator.settings.problems import ConfigProblems, Problem, raise_problems
 from orchestrator.settings.resolution import Explained, Files, Settings, Sources, read_files, resolved
 from orchestrator.settings.trust import TrustStore
 
@@ -23,9 +24,9 @@ class LiveSettings:
     May be used by several threads.
     """
 
-    def __init__(self, sources: Sources) -> None:
-        """Read everything once; raises `ConfigError` as every start does."""
-        self._sources = sources
+    def __init__(self, sources: Sources, check: Callable[[Settings], Iterable[Problem]] = lambda _: ()) -> None:
+        """Read everything once; raises `ConfigError` as every start does. `check` finds further problems of settings."""
+        self._sources, self._check = sources, check
         self._runtime: dict[str, object] = {}
         self._lock = threading.Lock()
         self._files = read_files(sources)
@@ -76,6 +77,9 @@ class LiveSettings:
 
     def _take(self, files: Files) -> list[str]:
         settings, problems = resolved(self._sources, files, runtime=self._runtime)
+        if not problems:  # what was wrong at the start was told then, and did not matter
+            known = list(self._check(self._settings))
+            problems = [problem for problem in self._check(settings) if problem not in known]
         if problems:
             return [f"{ConfigProblems(problems).message}; the settings from before stay"]
         before, self._files, self._settings = self._settings, files, settings

@@ -141,6 +141,25 @@ def test_a_first_agent_makes_the_file(shell: Shell) -> None:
     assert user_file(shell).read_text() == '[agents.local]\nprovider = "embedded"\n'
 
 
+def test_a_project_file_that_is_not_accepted_is_changed_and_counts_only_once_it_is(shell: Shell) -> None:
+    file = shell.cwd / "escalera.toml"
+    file.write_text("need_expiry_hours = 1\n")
+    options = ["--provider", "openai", "--option", "base_url=http://127.0.0.1:9/v1"]
+
+    added, changed, unknown, trusted, used = shell.each(
+        ["agents", "add", "d", *options, "--project", "--json"],
+        ["settings", "set", "--project", "agents.d.model", "m", "--json"],
+        ["agents", "use", "d", "--as", "escalation", "--project"],
+        ["trust", "--yes"],
+        ["agents", "use", "d", "--as", "escalation", "--project", "--json"],
+    )
+
+    assert [result.returncode for result in (added, changed, unknown, trusted, used)] == [0, 0, 3, 0, 0]
+    assert all("not trusted" in result.stderr for result in (added, changed, unknown))
+    assert (json.loads(added.stdout)["provider"], json.loads(changed.stdout)["value"]) == ("openai", None)
+    assert (json.loads(used.stdout)["model"], json.loads(used.stdout)["roles"]) == ("m", ["escalation"])
+
+
 def test_a_broken_file_is_not_touched_and_a_wrong_one_can_be_mended(shell: Shell) -> None:
     shell.configure("primary = ")
     broken = shell.run("settings", "set", "fallback", "true")
