@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from orchestrator.agents import agent_prompt, build_provider, tool_environ
 from orchestrator.errors import ConfigError
@@ -13,12 +14,11 @@ from orchestrator.mcp_client.servers import Offer, ToolServers
 from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
-from orchestrator.settings.files import shown_path
 from orchestrator.settings.known import KnownSecrets
 from orchestrator.settings.limits import Limits
-from orchestrator.settings.project import leads_into, named_parts
+from orchestrator.settings.named_files import Places, leads_into
 from orchestrator.settings.resolution import Settings
-from orchestrator.settings.tool_servers import TABLE
+from orchestrator.settings.tool_servers import TABLE, ToolServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Crew:
         self._built: dict[str, Agent] = {}
         self._held = dict(self._held_servers())
         """Servers that are not started, by name, and why."""
-        accepted = [server for server in settings.servers.values() if server.name not in self._held]
+        accepted = [self.accepted_server(name) for name in settings.servers if name not in self._held]
         self.tool_servers = ToolServers(accepted, environ=environ, workspace=workspace, listings=listings)
         """The MCP servers whose tools they are offered."""
 
@@ -105,7 +105,7 @@ class Crew:
         """Raises `ConfigError` for a name that is not configured, `PluginError` for a kind that is not installed."""
         if name not in self._built:
             config = self._settings.agent(name)
-            self._require_accepted(f"agents.{name}", config.options, config.sources)
+            config = replace(config, options=self._accepted(f"agents.{name}", config.options, config.sources))
             others = self._settings.agents.values()
             provider = build_provider(
                 config,
@@ -143,26 +143,27 @@ class Crew:
         finally:
             self.tool_servers.close()
 
-    def require_accepted_server(self, name: str) -> None:
-        """Raises `ConfigError` for a server of the project's with a file that is not accepted as it is now."""
+    def accepted_server(self, name: str) -> ToolServer:
+        """A server with the files of the project that it names in their places. Raises `ConfigError` for one that is not accepted as it is now."""
         server = self._settings.servers[name]
         words = {"command": server.command, "args": server.args, "env": server.env, "headers": server.headers}
-        self._require_accepted(f"{TABLE}.{name}", words, server.sources)
+        placed = self._accepted(f"{TABLE}.{name}", words, server.sources)
+        return replace(server, args=placed["args"], env=placed["env"])
 
-    def _require_accepted(self, owner: str, values: Mapping[str, object], sources: Mapping[str, str]) -> None:
-        """A file of the project's own counts only as the user has accepted it, like the file that names it (page 5)."""
-        project = self._settings.project_file
-        named = {key: value for key, value in values.items() if project is not None and sources.get(key) == f"file:{project}"}
-        for key, value in named.items():
-            for part in named_parts(project.parent, value, self._trusted) if project is not None else ():
-                if not part.accepted:
-                    text = f"{owner}.{key} ({sources[key]}): {shown_path(part.path)} is not accepted as it is now"
-                    raise ConfigError(text, hint="`escalera trust` shows it and accepts it")
+    def _accepted(self, owner: str, values: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
+        """The values with the project's own files in their places, all of which the user has accepted as they are."""
+        file = self._settings.project_file
+        if file is None:
+            return dict(values)
+        places = Places(file.parent, Path(self._workspace))
+        named = {key: places.placed(key, value) for key, value in values.items() if sources.get(key) == f"file:{file}"}
+        places.require_accepted(owner, named, sources, self._trusted)
+        return {**values, **named}
 
     def _held_servers(self) -> Iterator[tuple[str, str]]:
         for name in self._settings.servers:
             try:
-                self.require_accepted_server(name)
+                self.accepted_server(name)
             except ConfigError as error:
                 yield name, f"{error.message}: {error.hint}"
 

@@ -218,6 +218,19 @@ class Premises:
 
         return project_of(Path(workspace), home=home_of(self.environ), trusted=self.trusted)
 
+    def accepted_command(self, path: str) -> tuple[Sequence[str], Callable[[], None]]:
+        """The command of a setting, and what raises `ConfigError` where files of the project that it names are not accepted as they are now."""
+        from orchestrator.settings.named_files import Places
+
+        settings, source = self.settings, self.settings.explain(path).source
+        words = settings.command(path, home=self.sources.home)
+        if settings.project_file is None or source != f"file:{settings.project_file}":
+            return words, lambda: None
+        places = Places(settings.project_file.parent, Path(self.workspace))
+        placed = places.placed_words(words)
+        owner, _, key = path.rpartition(".")
+        return placed, lambda: places.require_accepted(owner, {key: placed}, {key: source}, self.trusted.is_trusted)
+
     @property
     def trusted(self) -> TrustStore:
         """Which files of projects the user has accepted."""

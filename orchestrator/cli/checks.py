@@ -36,7 +36,7 @@ def checked_servers(front: Front, agents: Sequence[AgentConfig], *, seconds: flo
     crew = front.crew(front.workspace)
 
     def listed(name: str) -> Listed:
-        crew.require_accepted_server(name)
+        crew.accepted_server(name)
         return crew.tool_servers.listed([name])[0]
 
     names = list(dict.fromkeys(name for agent in agents for name in servers_of(front.settings, crew, agent.name)))

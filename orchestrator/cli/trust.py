@@ -12,8 +12,9 @@ import click
 from orchestrator.cli.front import Front
 from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.settings.files import find_project_file, read_config, shown_path
+from orchestrator.settings.named_files import ProjectPart
 from orchestrator.settings.paths import home_of
-from orchestrator.settings.project import Project, ProjectPart
+from orchestrator.settings.project import Project
 from orchestrator.settings.resolution import Files, read_files, resolved
 from orchestrator.settings.toml_text import spelled
 from orchestrator.settings.trust import TrustStore, would_enable

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.settings.declarations import SettingValue
 from orchestrator.settings.layers import AGENT_KEYS, Layer
+from orchestrator.settings.placing import placed_command, placed_file
 from orchestrator.settings.problems import Problem, did_you_mean, nearest
 from orchestrator.settings.secrets import SecretRef, has_secret
 
@@ -150,28 +151,16 @@ def _placed(key: str, value: Any, folder: Path, home: Path | None) -> Any:  # an
     A program without a slash in its name is looked up on PATH.
     """
     if isinstance(value, SecretRef):
-        return replace(value, cmd=_command(value.cmd, folder, home), folder=os.path.abspath(folder)) if value.cmd else value
+        return replace(value, cmd=placed_command(value.cmd, folder, home), folder=os.path.abspath(folder)) if value.cmd else value
     if isinstance(value, Mapping):
         return {name: _placed("", item, folder, home) for name, item in value.items()}
     if key == "prompt_file":
-        return _absolute(value, folder, home)
+        return placed_file(value, folder, home)
     if key == "bin" and isinstance(value, str):
-        return _command([value], folder, home)[0]
+        return placed_command([value], folder, home)[0]
     if key == "token_cmd" and isinstance(value, list):
-        return list(_command(value, folder, home))
+        return list(placed_command(value, folder, home))
     if isinstance(value, list):
         return [_placed(_ITEMS.get(key, ""), item, folder, home) for item in value]
     is_name = key in _FILES and isinstance(value, str) and value and not value.lstrip().startswith("{")
-    return str(_absolute(value, folder, home)) if is_name else value
-
-
-def _command(words: Sequence[Any], folder: Path, home: Path | None) -> tuple[Any, ...]:
-    program = words[0] if words else ""
-    is_path = isinstance(program, str) and ("/" in program or os.sep in program)
-    return (str(_absolute(program, folder, home)), *words[1:]) if is_path else tuple(words)
-
-
-def _absolute(value: str, folder: Path, home: Path | None) -> Path:
-    if value.startswith("~/") and home is not None:
-        return home / value[2:]
-    return Path(os.path.abspath(folder / value))
+    return str(placed_file(value, folder, home)) if is_name else value

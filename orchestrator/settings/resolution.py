@@ -14,6 +14,7 @@ from orchestrator.settings.files import ConfigFile, find_project_file, read_conf
 from orchestrator.settings.layers import AGENT_KEYS, AGENT_OPTIONS, Layer, LayerReader
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.paths import Paths, home_of
+from orchestrator.settings.placing import placed_command
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
 from orchestrator.settings.secrets import showable
 from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE, ToolServer, merge_servers, server_problems
@@ -79,6 +80,11 @@ class Settings:
         """
         setting = _declared(path)
         return python_value(setting, self._effective(setting)[1])
+
+    def command(self, path: str, *, home: Path | None) -> tuple[str, ...]:
+        """The words of a command, its program placed: a path with a slash counts from the file that gives it. Empty where there is none."""
+        folders = [layer.folder for layer in self.layers if path in layer.settings]
+        return placed_command(self.value(path), folders[-1], home) if folders else ()
 
     def limits(self, agent: str) -> Limits:
         """The limits an agent is held to: its own over the global ones. An agent that is not configured has the global ones."""
