@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ConfigError, EscaleraError
-from orchestrator.settings.declarations import BY_PATH
+from orchestrator.settings.declarations import BY_PATH, SETTINGS
 from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
@@ -395,6 +395,9 @@ class Premises:
             self.known_secrets.add(secret_texts(agent.options, environ=self.environ))
             variables = kinds[agent.provider].environment if agent.provider in kinds else ()
             self.known_secrets.add(self.environ.get(name, "") for name in variables)
+        for setting in SETTINGS:
+            if setting.is_command:
+                self.known_secrets.add(written_secrets(setting.name, settings.command(setting.path, home=None)))
         for server in settings.servers.values():
             held = {"env": server.env, "headers": server.headers, "url": server.url, "args": list(server.args)}
             self.known_secrets.add(written_secrets("", held))

@@ -372,16 +372,21 @@ def _explained(path: str, setting: Setting, effective: tuple[str, SettingValue],
     below = [*reversed(given[:-1]), *([("default", setting.default)] if given and setting.default not in (None, ()) else [])]
     return Explained(
         path=path,
-        value=_json(effective[1]),
+        value=_shown(setting, effective[1]),
         default=_json(setting.default),
         source=effective[0],
-        shadowed=tuple((source, _json(value)) for source, value in below),
+        shadowed=tuple((source, _shown(setting, value)) for source, value in below),
         type=setting.type,
         help=setting.help,
         unit=setting.unit,
         flag=None if per_agent else setting.flag,
         env=None if per_agent else setting.env,
     )
+
+
+def _shown(setting: Setting, value: SettingValue) -> Any:
+    """As it may be shown: a command may hold secrets like any other."""
+    return showable(setting.name, _json(value)) if setting.is_command else _json(value)
 
 
 def _json(value: SettingValue) -> Any:
