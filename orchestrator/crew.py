@@ -15,8 +15,10 @@ from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.known import KnownSecrets
+from orchestrator.settings.lending import lent_credentials
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.named_files import Places, leads_into
+from orchestrator.settings.problems import raise_problems
 from orchestrator.settings.resolution import Settings
 from orchestrator.settings.tool_servers import TABLE, ToolServer
 
@@ -105,6 +107,7 @@ class Crew:
         """Raises `ConfigError` for a name that is not configured, `PluginError` for a kind that is not installed."""
         if name not in self._built:
             config = self._settings.agent(name)
+            self._keep_credentials(config)
             config = replace(config, options=self._accepted(f"agents.{name}", config.options, config.sources))
             others = self._settings.agents.values()
             provider = build_provider(
@@ -122,7 +125,7 @@ class Crew:
             limits = self._settings.limits(name)
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)
-            self._built[name] = Agent(name, config.provider, provider, limits, agent_prompt(config, accepts=self._accepts(config)), config.extra_tools)
+            self._built[name] = Agent(name, config.provider, provider, limits, self._prompt(config), config.extra_tools)
         return self._built[name]
 
     def offered(self, agent: str, *, room: int | None, taken: Iterable[str]) -> Offer:
@@ -160,6 +163,13 @@ class Crew:
         places.require_accepted(owner, named, sources, self._trusted)
         return {**values, **named}
 
+    def _keep_credentials(self, config: AgentConfig) -> None:
+        """What its provider signs in with by itself goes to no address of the project's. Raises `ConfigError`."""
+        file, kind = self._settings.project_file, self._kinds.get(config.provider)
+        if file is not None and kind is not None:
+            variables, environ = kind.environment, self._environ
+            raise_problems(lent_credentials(config, self._settings.layers, variables=variables, environ=environ, project=f"file:{file}"))
+
     def _held_servers(self) -> Iterator[tuple[str, str]]:
         for name in self._settings.servers:
             try:
@@ -167,12 +177,13 @@ class Crew:
             except ConfigError as error:
                 yield name, f"{error.message}: {error.hint}"
 
-    def _accepts(self, config: AgentConfig) -> Callable[[Path, bytes], bool]:
+    def _prompt(self, config: AgentConfig) -> str:
         """A prompt file of the project's own counts only as the user has accepted it, like the file that names it (page 5)."""
         project, prompt = self._settings.project_file, config.prompt_file
         if project is None or prompt is None or config.sources.get("prompt_file") != f"file:{project}":
-            return lambda *_: True
-        return self._trusted if project.parent in prompt.parents or leads_into(project.parent, prompt) else lambda *_: True
+            return agent_prompt(config)
+        is_theirs = project.parent in prompt.parents or leads_into(project.parent, prompt)
+        return agent_prompt(config, found=True, accepts=self._trusted if is_theirs else lambda *_: True)
 
     def _named(self, role: str) -> str | None:
         name: str | None = self._settings.explain(role).value

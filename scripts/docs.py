@@ -44,6 +44,9 @@ one changed byte asks again, but for your own `settings set --project`, which ke
 programs and files in its folder that it names, the project's `AGENTS.md` and templates, and what Claude Code would go by on its own account:
 `.claude/settings.json`, `.claude/settings.local.json` and `.mcp.json`, also in folders above. Without that, Claude Code runs with your own settings alone.
 
+Even then no secret of yours goes to an address that only the project's file gives, be it a `base_url`, an `endpoint_url`, the `url` of a server or a variable
+such as `ANTHROPIC_BASE_URL`: neither one of your files, nor what a provider signs in with by itself. A secret that the project's file names goes there.
+
 Agents have tables of their own (`[agents.NAME]`), and so have MCP servers (`[mcp_servers.NAME]`, [tools.md](tools.md)).
 
 Editors that know TOML schemas complete and check both files with [schemas/config.json](schemas/config.json), for instance by a first line

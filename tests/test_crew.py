@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import Field
 
-from orchestrator.crew import Crew
+from orchestrator.crew import Agent, Crew
 from orchestrator.errors import ConfigError, EscaleraError, NotFound, PluginError
 from orchestrator.providers import AgentContext, Capabilities, ProviderKind
 from orchestrator.settings.paths import Paths
@@ -203,3 +206,59 @@ def test_a_name_that_leads_to_another_file_from_where_programs_run_is_no_accepte
     with pytest.raises(ConfigError, match=r"agents.b.command .*/sub/s.json is not accepted"):
         made.agent("b")
     assert project_crew(tmp_path, kinds, "", trusted=accepted).agent("b").name == "b"
+
+
+class AddressedOptions(FakeOptions):
+    endpoint_url: str | None = None
+    api_key: str | None = None
+    env: dict[str, str] = Field(default={})
+
+
+LENT = "would be sent there; give it yourself"
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "refused"),
+    [
+        ("endpoint_url = 'http://h'", {"ACME_TOKEN": "users"}, f"agents.a.endpoint_url: is from .*what is in ACME_TOKEN {LENT}"),
+        ("endpoint_url = 'http://h'", {}, f"your login {LENT}"),
+        ("env = {ACME_BASE_URL = 'http://h'}", {}, f"agents.a.env.ACME_BASE_URL: .* your login {LENT}"),
+        ("env = {ACME_BASE_URL = 'http://h', ACME_TOKEN = {env = 'THEIRS'}}", {"ACME_KEY": "users"}, f"what is in ACME_KEY {LENT}"),
+        ("env = {ACME_BASE_URL = 'http://h', ACME_TOKEN = {env = 'THEIRS'}}", {"ACME_TOKEN": "users"}, None),
+        ("endpoint_url = 'http://h'\napi_key = {env = 'THEIRS'}", {"ACME_TOKEN": "users"}, None),
+        ("env = {DATABASE_URL = 'postgres://h'}", {"ACME_TOKEN": "users"}, None),
+        ("model = 'm'", {"ACME_TOKEN": "users"}, None),
+    ],
+)
+def test_what_a_provider_signs_in_with_by_itself_goes_to_no_address_of_a_project(
+    tmp_path: Path, kinds: Kinds, options: str, environ: dict[str, str], refused: str | None
+) -> None:
+    (tmp_path / "repo").mkdir()
+    project, paths = tmp_path / "repo" / "escalera.toml", Paths(tmp_path, tmp_path, tmp_path, tmp_path)
+    project.write_text(f"[agents.a]\nprovider = 'fake'\n{options}\n")
+    trusted = TrustStore(paths.trust_file)
+    trusted.trust(project, project.read_bytes())
+    kind = ProviderKind("fake", AddressedOptions, kinds.fake, environment=("ACME_TOKEN", "ACME_KEY"))
+
+    def made(*sets: str) -> Agent:
+        settings = load_settings(environ={}, workspace=tmp_path / "repo", paths=paths, sets=sets)
+        return Crew(settings, {"fake": kind}, environ={"THEIRS": "x", **environ}, workspace=str(tmp_path / "repo"), trusted=trusted.is_trusted).agent("a")
+
+    if refused is None:
+        assert made().name == "a"
+        return
+    with pytest.raises(ConfigError, match=refused):
+        made()
+    assert made("agents.a.endpoint_url=http://mine", "agents.a.env.ACME_BASE_URL=http://mine").name == "a"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/ptmx")], ids=["pipe", "terminal"])
+def test_a_prompt_file_of_a_project_that_would_hold_us_up_is_refused(tmp_path: Path, kinds: Kinds, make: Callable[[Path], object]) -> None:
+    (tmp_path / "repo").mkdir()
+    project, paths = tmp_path / "repo" / "escalera.toml", Paths(tmp_path, tmp_path, tmp_path, tmp_path)
+    project.write_text("[agents.a]\nprovider = 'fake'\nprompt_file = 'p.md'\n")
+    TrustStore(paths.trust_file).trust(project, project.read_bytes())
+    make(tmp_path / "repo" / "p.md")
+
+    with pytest.raises(ConfigError, match=r"agents.a.prompt_file .*p.md is no regular file"):
+        project_crew(tmp_path, kinds, "", trusted=TrustStore(paths.trust_file)).agent("a")

@@ -12,7 +12,7 @@ from orchestrator.settings.declarations import SettingValue
 from orchestrator.settings.layers import AGENT_KEYS, Layer
 from orchestrator.settings.placing import placed_command, placed_file
 from orchestrator.settings.problems import Problem, did_you_mean, nearest
-from orchestrator.settings.secrets import SecretRef, has_secret
+from orchestrator.settings.secrets import SecretRef
 
 BUILT_IN = ("local", "stand-in")
 """The agents that are there as long as nothing names a provider: primary and escalation."""
@@ -77,28 +77,6 @@ def unusable_agents(layers: Sequence[Layer], agents: Mapping[str, AgentConfig]) 
     """Agents that have keys and no provider."""
     missing = dict.fromkeys((layer.source, name) for layer in layers for name in layer.agents if name not in agents)
     return [Problem(source, f"agents.{name}", f"has no `provider`{did_you_mean(nearest(name, agents, cutoff=0.75))}") for source, name in missing]
-
-
-_CARRIERS = frozenset({"headers", "token_cmd"})
-"""Options that stand for a secret whatever is in them."""
-
-
-def mixed_secrets(agents: Iterable[AgentConfig], *, project: str) -> list[Problem]:
-    """Secrets that would be sent to a `base_url` of the project file without being from there themselves (page 5)."""
-    problems = []
-    for agent in agents:
-        if agent.sources.get("base_url") != project:
-            continue
-        foreign = [key for key, value in agent.options.items() if (has_secret(value) or key in _CARRIERS) and agent.sources[key] != project]
-        problems += [
-            Problem(
-                agent.sources[key],
-                f"agents.{agent.name}.{key}",
-                f"would be sent to the `base_url` of {project}; give both in one file, or the base_url yourself",
-            )
-            for key in foreign
-        ]
-    return problems
 
 
 def _merge(name: str, layers: Sequence[Layer], home: Path | None) -> AgentConfig | None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import ConfigError, NotFound
-from orchestrator.settings.agent_config import BUILT_IN, AgentConfig, merge_agents, mixed_secrets, names_provider, unusable_agents
+from orchestrator.settings.agent_config import BUILT_IN, AgentConfig, merge_agents, names_provider, unusable_agents
 from orchestrator.settings.declarations import BY_PATH, LIMITS, SETTINGS, Setting, SettingValue
 from orchestrator.settings.files import ConfigFile, find_project_file, read_config, shown_path
 from orchestrator.settings.layers import AGENT_KEYS, AGENT_OPTIONS, Layer, LayerReader
+from orchestrator.settings.lending import mixed_secrets
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.paths import Paths, home_of
 from orchestrator.settings.placing import placed_command
@@ -333,7 +334,7 @@ def _ignored_notice(path: Path, ignored: Sequence[str]) -> str:
 def _across(settings: Settings) -> list[Problem]:
     """What only shows when all sources are seen together."""
     problems = unusable_agents(settings.layers, settings.agents)
-    problems += mixed_secrets(settings.agents.values(), project=f"file:{settings.project_file}")
+    problems += mixed_secrets(settings.layers, settings.agents, settings.servers, project=f"file:{settings.project_file}")
     problems += server_problems(settings.servers.values(), agents=settings.agents)
     for family in (("questions.ttl", "questions.max_age"), ("tasks.ttl", "tasks.max_age"), ("artifacts.idle_ttl", "artifacts.ttl")):
         problems += _short_ceiling(settings, *family)
