@@ -18,6 +18,9 @@ IsTrusted = Callable[[Path, bytes], bool]
 _WORDS = ("args", "extra_args", "env")
 """Values made of words that the core hands on as they are, to a program that takes relative names from its working directory."""
 
+_FROM_FILE = ("bin", "prompt_file", "mcp_config", "tls_ca", "model_path", "add_dirs", "token_cmd", "cmd")
+"""Values whose relative names count from the file that gives them, and from nowhere else."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectPart:
@@ -40,11 +43,24 @@ class Places:
     root: Path
     workspace: Path
 
-    def named_parts(self, value: object, is_trusted: IsTrusted) -> Iterator[ProjectPart]:
-        """The files of the project that texts in a value name, at any depth, as they are now."""
-        names = [name for text in _texts(value) for name in _names(text) if name and "\0" not in name]
-        paths = (Path(os.path.abspath(folder / name)) for folder in (self.root, self.workspace) for name in names)
+    def named_parts(self, values: Mapping[str, object], is_trusted: IsTrusted) -> Iterator[ProjectPart]:
+        """The files of the project that texts in these values, by their keys, name at any depth, as they are now."""
+        paths = (path for key, value in values.items() for path in self._paths(key, self.placed(key, value)))
         return parts_at(self.root, dict.fromkeys(paths), is_trusted)
+
+    def _paths(self, key: str, value: object) -> Iterator[Path]:
+        if isinstance(value, SecretRef):
+            yield from self._paths("cmd", value.cmd)
+        elif isinstance(value, Mapping):
+            for name, item in value.items():
+                yield from self._paths(name if name in _FROM_FILE else key, item)
+        elif isinstance(value, list | tuple):
+            for item in value:
+                yield from self._paths(key, item)
+        elif isinstance(value, str):
+            folders = (self.root,) if key in _FROM_FILE else (self.root, self.workspace)
+            yield from (Path(os.path.abspath(folder / name)) for folder in folders for name in _names(value) if name and "\0" not in name)
+            yield from self._paths(key, _json(value))
 
     def placed(self, key: str, value: Any) -> Any:  # any: what stands in a file
         """A value whose words are handed on, with those that plainly name a file beside the escalera.toml made absolute.
@@ -70,7 +86,7 @@ class Places:
     def require_accepted(self, owner: str, values: Mapping[str, object], sources: Mapping[str, str], is_trusted: IsTrusted) -> None:
         """A file of the project's own counts only as the user has accepted it, like the file that names it. Raises `ConfigError`."""
         for key, value in values.items():
-            for part in self.named_parts(value, is_trusted):
+            for part in self.named_parts({key: value}, is_trusted):
                 if not part.accepted:
                     text = f"{owner}.{key} ({sources[key]}): {shown_path(part.path)} is not accepted as it is now"
                     raise ConfigError(text, hint="`escalera trust` shows it and accepts it")
@@ -98,17 +114,6 @@ def _names(text: str) -> Sequence[str]:
     """What in a word may be the name of a file: all of it, and in `--option=NAME` what stands behind the sign."""
     _, given, rest = text.partition("=")
     return (text, rest) if given else (text,)
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-        yield from _texts(_json(value))
-    elif isinstance(value, SecretRef):
-        yield from value.cmd
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(item)
 
 
 def _json(text: str) -> object:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import ConfigError
 from orchestrator.settings.declarations import SETTINGS
 from orchestrator.settings.files import find_project_file, read_config, read_found, shown_path
 from orchestrator.settings.named_files import Places, ProjectPart, parts_at
+from orchestrator.settings.placing import placed_command
 from orchestrator.settings.tool_servers import TABLE
 from orchestrator.settings.trust import TrustStore
 
@@ -90,7 +92,7 @@ def project_of(workspace: Path, *, home: Path | None, trusted: TrustStore) -> Pr
     root = workspace if file is None else file.parent
     folders = [folder for folder in (workspace, *workspace.parents) if folder == root or root in folder.parents]
     found = (part for folder in folders for part in parts_at(root, [folder / INSTRUCTIONS], trusted.is_trusted))
-    named = () if file is None else tuple(Places(root, workspace).named_parts(_naming(file), trusted.is_trusted))
+    named = () if file is None else tuple(_named(file, Places(root, workspace), trusted))
     obeyed, unreadable = _obeyed(workspace, home, trusted)
     return Project(root, next(found, None), tuple(parts_at(root, _templates(root), trusted.is_trusted)), named, obeyed, unreadable)
 
@@ -102,13 +104,26 @@ def _templates(root: Path) -> list[Path]:
         return []
 
 
-def _naming(file: Path) -> list[object]:
-    """What in it may name files: agents, servers, commands. A file that cannot be read has none, and says so elsewhere."""
+def _named(file: Path, places: Places, trusted: TrustStore) -> Iterator[ProjectPart]:
+    """Files that its agents, servers and commands name, each once. A file that cannot be read names none, and says so elsewhere."""
     try:
         data = read_config(file, found=True).data
     except ConfigError:
-        return []
-    return [data.get("agents"), data.get(TABLE), *(_at(data, setting.path) for setting in SETTINGS if setting.is_command)]
+        return
+    agents, servers = ([table for table in _tables(data.get(name)) if isinstance(table, Mapping)] for name in ("agents", TABLE))
+    commands = [{"args": _at(data, setting.path)} for setting in SETTINGS if setting.is_command]
+    found: dict[Path, ProjectPart] = {}
+    for values in (*agents, *(_with_program(table, places.root) for table in servers), *commands):
+        found |= {part.path: part for part in places.named_parts(values, trusted.is_trusted)}
+    yield from found.values()
+
+
+def _tables(value: object) -> Iterable[object]:
+    return value.values() if isinstance(value, Mapping) else ()
+
+
+def _with_program(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    return {key: placed_command([value], folder, None) if key == "command" else value for key, value in table.items()}
 
 
 def _at(data: object, path: str) -> object:

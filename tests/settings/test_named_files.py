@@ -9,6 +9,7 @@ import pytest
 from orchestrator.errors import ConfigError
 from orchestrator.settings.named_files import Places
 from orchestrator.settings.project import project_of
+from orchestrator.settings.secrets import SecretRef
 from orchestrator.settings.trust import TrustStore
 
 
@@ -21,14 +22,22 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def named(places: Places, value: object) -> list[str]:
-    return [part.path.relative_to(places.root).as_posix() for part in places.named_parts(value, lambda *_: True)]
+def named(places: Places, value: object, key: str = "command") -> list[str]:
+    return [part.path.relative_to(places.root).as_posix() for part in places.named_parts({key: value}, lambda *_: True)]
 
 
 def test_a_word_names_a_file_beside_the_configuration_and_one_where_programs_run(root: Path) -> None:
     places = Places(root, root / "sub")
 
     assert named(places, ["run", "only.py", "-x", "../tool.py"]) == ["run", "sub/run", "sub/only.py", "tool.py"]
+
+
+def test_a_name_that_counts_from_its_file_leads_nowhere_else(root: Path) -> None:
+    places = Places(root, root / "sub")
+
+    assert named(places, ["sh", "tool.py"], "token_cmd") == ["tool.py"]
+    assert named(places, {"T": SecretRef("cmd", cmd=("sh", "tool.py")), "U": {"cmd": ["run"]}, "V": "tool.py"}, "env") == ["tool.py", "run"]
+    assert named(places, ("tool.py", "run"), "args") == ["tool.py", "run", "sub/run"]
 
 
 def test_an_option_with_a_value_and_an_object_in_json_name_files_too(root: Path) -> None:
@@ -47,12 +56,13 @@ def test_words_that_plainly_name_a_file_are_placed_and_all_else_stays(root: Path
 
 
 def test_what_a_command_of_a_setting_names_is_a_part_of_the_project(root: Path, tmp_path: Path) -> None:
-    (root / "escalera.toml").write_text('[notify]\ncommand = ["sh", "tool.py"]\n')
+    (root / "escalera.toml").write_text('[notify]\ncommand = ["sh", "tool.py"]\n[mcp_servers.s]\ncommand = "./run"\n')
     trusted = TrustStore(tmp_path / "trust.json")
 
     project = project_of(root, home=None, trusted=trusted)
 
-    assert [part.path for part in project.named] == [root / "tool.py"]
+    assert [part.path for part in project.named] == [root / "run", root / "tool.py"]
+    assert project_of(root / "sub", home=None, trusted=trusted).named == project.named
     assert "tool.py" in str(project.notice)
 
 
