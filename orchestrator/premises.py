@@ -162,7 +162,7 @@ class Premises:
         """Put an error into the log; whoever caught it tells the user."""
         self.log("error", type=error.type, message=error.message, hint=error.hint)
 
-    def crashed(self, fault: Exception) -> Path | None:
+    def crashed(self, fault: BaseException) -> Path | None:
         """Put a fault of ours into the log, whatever the command: the file, or `None` where it could not be written."""
         import traceback
 

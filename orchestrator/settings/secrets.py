@@ -404,10 +404,12 @@ def _from_keyring(ref: SecretRef, _: Mapping[str, str], path: str) -> str:
         keyring = importlib.import_module("keyring")
     except ImportError:
         raise SecretMissing(f"{path}: a keyring is named, and the package `keyring` is not installed", hint="pip install keyring") from None
+    except (Exception, SystemExit) as error:  # strangers' code, which may be anything that is called so
+        raise SecretMissing(f"{path}: the package `keyring` cannot be loaded: {type(error).__name__}", hint="pip install --force-reinstall keyring") from None
     service, name = ref.keyring.rsplit("/", 1)
     try:
         secret = keyring.get_password(service, name)
-    except Exception as error:  # whichever of its many backends it is: each raises what it likes
+    except (Exception, SystemExit) as error:  # whichever of its many backends it is: each raises what it likes
         raise SecretMissing(f"{path}: the keyring does not answer: {type(error).__name__}") from None
     if not secret:
         raise SecretMissing(f"{path}: the keyring has nothing for {ref.keyring!r}", hint=f"keyring set {service} {name}")

@@ -221,6 +221,8 @@ from . import errors
 def get_password(service, name):
     if service == "locked":
         raise errors.KeyringLocked(f"sk-7 of {name}")
+    if service == "leaving":
+        raise SystemExit(f"sk-7 of {name}")
     if service == "gone":
         raise OSError(f"sk-7 of {name}")
     return {("mail/work", "me"): "sk-6"}.get((service, name))
@@ -245,6 +247,7 @@ except SecretMissing as error:
         ("mail/work/you", "agents.x.api_key: the keyring has nothing for 'mail/work/you' keyring set mail/work you"),
         ("gone/me", "agents.x.api_key: the keyring does not answer: OSError None"),
         ("locked/me", "agents.x.api_key: the keyring does not answer: KeyringLocked None"),
+        ("leaving/me", "agents.x.api_key: the keyring does not answer: SystemExit None"),
     ],
 )
 def test_a_keyring_gives_what_it_holds_and_says_why_not(tmp_path: Path, reference: str, said: str) -> None:
@@ -256,6 +259,16 @@ def test_a_keyring_gives_what_it_holds_and_says_why_not(tmp_path: Path, referenc
 
     assert done.stdout.strip() == said
     assert "sk-7" not in done.stdout
+
+
+@pytest.mark.parametrize("raised", ["RuntimeError('sk-7')", "SystemExit(0)"])
+def test_a_keyring_that_breaks_when_it_is_loaded_is_said(tmp_path: Path, raised: str) -> None:
+    (tmp_path / "keyring.py").write_text(f"raise {raised}")
+
+    done = subprocess.run([sys.executable, "-c", ASK, "a/b"], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+
+    said = f"agents.x.api_key: the package `keyring` cannot be loaded: {raised.partition('(')[0]} pip install --force-reinstall keyring"
+    assert done.stdout.strip() == said
 
 
 def test_a_secret_that_is_written_out_is_found_at_any_depth() -> None:
