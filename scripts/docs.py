@@ -34,7 +34,8 @@ ABOUT_SETTINGS = """\
 Each can be set in the user's file (`config.toml` in the folder that `escalera paths` names), in the project's `escalera.toml`, by its variable, by its
 flag before the command, and by `--set PATH=VALUE`; the later of these goes before the earlier. `escalera settings get PATH` says what counts and why.
 `escalera settings set PATH VALUE` and `unset PATH` change that one key of the user's file, or with `--project` of the project's, and leave every other
-byte as it is; a value that no file could hold is refused, and so is a change to a file that does not parse.
+byte as it is; a value that no file could hold is refused, and so is a change to a file that does not parse. In a path a name that has a dot itself stands in
+quotes, as in `'agents.x.headers."X.Team"'`.
 
 Durations have a unit (`500ms`, `120s`, `30m`, `24h`, `14d`); sizes may have one (`2KiB`, `4kB`). A secret is `{ env = "NAME" }`,
 `{ cmd = ["program", "argument"] }` or `{ keyring = "service/name" }` (with the package `keyring`), or a text in a file that nobody else reads.
