@@ -18,7 +18,8 @@ IsTrusted = Callable[[Path, bytes], bool]
 _WORDS = ("args", "extra_args", "env")
 """Values made of words that the core hands on as they are, to a program that takes relative names from its working directory."""
 
-_FROM_FILE = ("bin", "prompt_file", "mcp_config", "tls_ca", "model_path", "add_dirs", "token_cmd", "cmd")
+_COMMAND = "token_cmd"
+_FROM_FILE = ("bin", "prompt_file", "mcp_config", "tls_ca", "model_path", "add_dirs", _COMMAND)
 """Values whose relative names count from the file that gives them, and from nowhere else."""
 
 
@@ -50,12 +51,9 @@ class Places:
 
     def _paths(self, key: str, value: object) -> Iterator[Path]:
         if isinstance(value, SecretRef):
-            yield from self._paths("cmd", value.cmd)
-        elif isinstance(value, Mapping):
-            for name, item in value.items():
-                yield from self._paths(name if name in _FROM_FILE else key, item)
-        elif isinstance(value, list | tuple):
-            for item in value:
+            yield from self._paths(_COMMAND, value.cmd)
+        elif isinstance(value, Mapping | list | tuple):
+            for item in value.values() if isinstance(value, Mapping) else value:
                 yield from self._paths(key, item)
         elif isinstance(value, str):
             folders = (self.root,) if key in _FROM_FILE else (self.root, self.workspace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from pathlib import Path
@@ -14,6 +15,7 @@ from orchestrator.settings.declarations import SETTINGS
 from orchestrator.settings.files import find_project_file, read_config, read_found, shown_path
 from orchestrator.settings.named_files import Places, ProjectPart, parts_at
 from orchestrator.settings.placing import placed_command
+from orchestrator.settings.secrets import with_secrets
 from orchestrator.settings.tool_servers import TABLE
 from orchestrator.settings.trust import TrustStore
 
@@ -114,12 +116,21 @@ def _named(file: Path, places: Places, trusted: TrustStore) -> Iterator[ProjectP
     commands = [{"args": _at(data, setting.path)} for setting in SETTINGS if setting.is_command]
     found: dict[Path, ProjectPart] = {}
     for values in (*agents, *(_with_program(table, places.root) for table in servers), *commands):
-        found |= {part.path: part for part in places.named_parts(values, trusted.is_trusted)}
+        found |= {part.path: part for part in places.named_parts(_with_references(values), trusted.is_trusted)}
     yield from found.values()
 
 
 def _tables(value: object) -> Iterable[object]:
     return value.values() if isinstance(value, Mapping) else ()
+
+
+def _with_references(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Commands of secrets as what they are; a malformed one is somebody else's to tell."""
+    wrapped = dict(table)
+    for key, value in table.items():
+        with suppress(ValueError):
+            wrapped[key] = with_secrets(key, value)
+    return wrapped
 
 
 def _with_program(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

@@ -48,6 +48,7 @@ _TEXTS = re.compile(r':\s*"((?:[^"\\\n]|\\.)*)"')
 _EXPECTED = 'expected a text, { env = "NAME" }, { cmd = ["program", "argument"] } or { keyring = "service/name" }'
 _CMD_SECONDS = 30
 _SHORTEST = 6
+"""Characters of a parameter that may be a secret."""
 _VALUE = r"""[^\s"'\\<>,;&|()\[\]{}]"""
 _ASSIGNED = re.compile(
     rf"""
@@ -60,7 +61,6 @@ _ASSIGNED = re.compile(
     re.VERBOSE,
 )
 """A value that only the command line's spelling gives away has a digit; a call, a variable or something that is masked is none."""
-"""Characters of a parameter that may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)

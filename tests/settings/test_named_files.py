@@ -36,7 +36,7 @@ def test_a_name_that_counts_from_its_file_leads_nowhere_else(root: Path) -> None
     places = Places(root, root / "sub")
 
     assert named(places, ["sh", "tool.py"], "token_cmd") == ["tool.py"]
-    assert named(places, {"T": SecretRef("cmd", cmd=("sh", "tool.py")), "U": {"cmd": ["run"]}, "V": "tool.py"}, "env") == ["tool.py", "run"]
+    assert named(places, {"T": SecretRef("cmd", cmd=("sh", "tool.py")), "V": "tool.py"}, "env") == ["tool.py"]
     assert named(places, ("tool.py", "run"), "args") == ["tool.py", "run", "sub/run"]
 
 
@@ -56,7 +56,7 @@ def test_words_that_plainly_name_a_file_are_placed_and_all_else_stays(root: Path
 
 
 def test_what_a_command_of_a_setting_names_is_a_part_of_the_project(root: Path, tmp_path: Path) -> None:
-    (root / "escalera.toml").write_text('[notify]\ncommand = ["sh", "tool.py"]\n[mcp_servers.s]\ncommand = "./run"\n')
+    (root / "escalera.toml").write_text('[notify]\ncommand = ["sh", "tool.py"]\n[mcp_servers.s]\ncommand = "./run"\nenv = { T = { cmd = ["sh", "run"] } }\n')
     trusted = TrustStore(tmp_path / "trust.json")
 
     project = project_of(root, home=None, trusted=trusted)
