@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from orchestrator.agents import agent_prompt, build_provider, tool_environ
@@ -133,6 +134,10 @@ class Crew:
 
     def tool_environ(self) -> dict[str, str]:
         """What programs that tools start may see of the environment: nothing that is a secret, be it by its name, of an agent or of a tool server."""
+        return dict(self._tool_environ)
+
+    @cached_property
+    def _tool_environ(self) -> Mapping[str, str]:
         return tool_environ(self._environ, self._settings.agents.values(), self._settings.servers.values(), self._kinds)
 
     def close(self) -> None:
