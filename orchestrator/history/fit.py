@@ -48,7 +48,7 @@ class Dropped:
 
     def __iter__(self) -> Iterator[LeftOut]:
         """Every turn that is not sent, oldest first. With the scope `none` nothing is left out: nothing was to be sent."""
-        if self.scope.name == "none":
+        if self.scope.name == "none" or len(self.sent) == self.stop:
             return
         sent = set(self.sent)
         for start in range(0, self.stop, _SPAN):
