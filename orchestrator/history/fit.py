@@ -213,7 +213,7 @@ class Weighed:
         return item
 
 
-_REMEMBERED = 8 * 1024 * 1024
+_REMEMBERED = 16 * 1024 * 1024
 """Characters."""
 _OVERHEAD = 1000
 """What a unit takes beside its texts."""
