@@ -112,7 +112,8 @@ class _Turn:
         self._cancel = cancel
         self._ask = ask
         self._renews_login = renews_login(environ)
-        self._retries_left = None if MAX_RETRIES in environ else request.retries_left  # whoever bounds them himself has them
+        self._bounded_by_user = MAX_RETRIES in environ
+        self._retries_left = None if self._bounded_by_user else request.retries_left
         self._transcript = Transcript(child.result)
         self._stopped: int | None = None
         """How often it was sent again, where it was ended in the midst of that."""
@@ -192,19 +193,22 @@ class _Turn:
             raise error
 
     def _raise_if_spent(self, item: Output | Silence) -> None:
-        """A repeat that the turn may not have is not waited for, as long as nothing of an answer came: the core goes on, or gives up."""
+        """A repeat that the turn may not have is not waited for: the core goes on, or gives up.
+
+        Once something of an answer came the CLI's own bounds count, but for a turn that has no repeats: there it has one to name its wait.
+        """
         left, log = self._retries_left, self._child.repeats
-        if left is None or self._transcript.emitted:
+        if left is None or (left and self._transcript.emitted):
             return
         notes, announced = log.new(), isinstance(item, dict) and is_announced_repeat(item)
-        if not (announced or (notes and not notes[-1].second_way)):
+        if not (announced or (notes and not notes[-1].second_way and not self._transcript.emitted)):
             return
         repeats = self._repeats() + announced
         if may_go_on(left, repeats, second_way=log.second_way):
             return
         self._stopped = repeats - 1 if announced or notes[-1].waits else repeats
         if isinstance(item, dict) and announced:
-            raise spent(item, self._request.agent)
+            raise spent(item, self._transcript, self._request.agent)
         raise notes[-1].error("the API told of an overload, or the connection was lost, before an answer began", agent=self._request.agent)
 
     def _repeats(self) -> int:
@@ -238,4 +242,5 @@ class _Turn:
             self._child.close_input()
         exit_code = self._child.wait(self._timing.after_result if failed else 0)
         resumed = conversation_of(self._request).action == "resume"
-        return Ending(exit_code, self._child.stderr(), resumed, self._request.agent, self._timing.wall())
+        repeats = 0 if self._bounded_by_user else own_repeats(self._request.retries_left).refused
+        return Ending(exit_code, self._child.stderr(), resumed, self._request.agent, self._timing.wall(), repeats)

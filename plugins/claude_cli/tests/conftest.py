@@ -128,15 +128,19 @@ def collect(events: Iterable[Event]) -> Outcome:
 class Hurried(SystemClock):
     """A clock whose sleeps take no time."""
 
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
     def sleep(self, seconds: float, wake: threading.Event | None = None) -> None:
-        """Do not."""
+        """Only note it."""
+        self.slept.append(seconds)
 
 
-def dispatched(provider: ClaudeProvider, request: Request, limits: Limits | None = None) -> Answered:
+def dispatched(provider: ClaudeProvider, request: Request, limits: Limits | None = None, clock: Hurried | None = None) -> Answered:
     """What the core makes of a turn that fails, with all its retries."""
     answered = Answered()
     desk = Desk(
-        clock=Hurried(),
+        clock=clock or Hurried(),
         jitter=random.Random(1),
         cancel=Cancel(),
         ask=nobody,

@@ -285,6 +285,9 @@ def test_what_the_cli_asks_again_is_counted_also_where_only_its_log_tells(stage,
         ([GONE, 1.0], 0, 1),
         ([BUSY, BUSY, WITHOUT_STREAM, 0.3, RETRY, 1.0], 3, 3),
         ([RETRY, BUSY, 0.3, BUSY, 1.0], 3, 2),
+        ([RETRY, 1.0], 0, 0),
+        ([RETRY, 1.0], 1, 0),
+        ([STARTS, DELTA, RETRY, 1.0], 0, 0),
     ],
 )
 def test_a_repeat_above_what_the_turn_may_have_is_not_waited_for(stage, steps, retries_left, counted):
@@ -300,10 +303,11 @@ def test_a_repeat_above_what_the_turn_may_have_is_not_waited_for(stage, steps, r
     [
         ([BUSY, 0.3, BUSY, 0.3, WITHOUT_STREAM, 0.3], 3, {}),
         ([STARTS, DELTA, 0.3, BUSY, 0.3], 0, {}),
+        ([STARTS, DELTA, RETRY, 0.3], 1, {}),
         ([RETRY, RETRY, RETRY, RETRY], 3, {"CLAUDE_CODE_MAX_RETRIES": "9"}),
         ([RETRY, RETRY, RETRY, RETRY], None, {}),
     ],
-    ids=["within what it may", "something came", "the user's own bound", "nobody counts"],
+    ids=["within what it may", "something came", "something came, then a refusal", "the user's own bound", "nobody counts"],
 )
 def test_a_child_goes_on_where_it_may(stage, steps, retries_left, environ):
     outcome = stage.turn(noting(*steps, words="API Error: 500 it went on"), replace(stage.request(), retries_left=retries_left), environ=environ)
@@ -356,6 +360,25 @@ def test_a_child_that_would_wait_too_long_is_ended_and_its_repeat_not_counted(st
     assert (type(outcome.error), outcome.error.retry_after, outcome.error.own_retries) == (errors.RateLimited, 45.0, 0)
     assert outcome.notices == ""
     assert not processes.marked(MARKED)
+
+
+@pytest.mark.parametrize(("status", "environ", "sends"), [(429, {}, 1), (429, {"CLAUDE_CODE_MAX_RETRIES": "0"}, 4), (None, {}, 4)])
+def test_what_the_cli_will_not_repeat_is_not_repeated_for_it(stage, status, environ, sends):
+    program = stage.program(f"heard(); say(init(), result('API Error: sorry', is_error=True, api_error_status={status})); until_closed()")
+
+    assert dispatched(stage.provider(program, environ=environ), stage.request(id=ID)).sends == sends
+
+
+@pytest.mark.parametrize(
+    ("announced", "left", "named"),
+    [([6], 1, 6.0), ([6, 6, 7], 3, 7.0), ([1, 1.13], 2, 1.0), ([0.53], 1, None), ([0.53, 1.13], 2, None)],
+    ids=["at once", "the last counts", "hidden behind a longer wait of its own", "none", "none again"],
+)
+def test_a_named_wait_that_the_cli_has_no_repeat_left_for_is_the_cores(stage, announced, left, named):
+    said = ", ".join(repr(announces(429, "rate_limit", seconds)) for seconds in announced)
+    error = stage.turn(f"heard(); say(init(), {said}); time.sleep(600)", replace(stage.request(), retries_left=left)).error
+
+    assert (type(error), error.retry_after, error.own_retries) == (errors.RateLimited, named, len(announced) - 1)
 
 
 @pytest.mark.parametrize(
