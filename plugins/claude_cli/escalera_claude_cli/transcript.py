@@ -75,7 +75,7 @@ class Transcript:
         self._before = before
         self.session_id: str | None = None
         self.model: str | None = None
-        """The model that the turn began with."""
+        """The model that the turn began with, as `--model` takes it: its variant may stand in brackets, as in `opus[1m]`."""
         self.served: str | None = None
         """The model that the last message came from: another one where the CLI fell back."""
         self.result: Line | None = None
@@ -200,7 +200,7 @@ class Transcript:
         found = _string(line.get("session_id"))
         if found != self.session_id and SESSION_ID.fullmatch(found):
             self.session_id = found
-            yield ExternalSessionStarted(found)
+            yield ExternalSessionStarted(found, self.model)
 
     def _take_stream_event(self, event: Mapping[str, Any]) -> Iterator[Event]:
         match event.get("type"):

@@ -110,8 +110,16 @@ class Outcome:
 
     @property
     def session(self) -> str | None:
-        ids = [event.id for event in self.events if isinstance(event, ExternalSessionStarted)]
-        return ids[-1] if ids else None
+        return self._started.id if self._started else None
+
+    @property
+    def model(self) -> str | None:
+        """What the conversation runs with."""
+        return self._started.model if self._started else None
+
+    @property
+    def _started(self) -> ExternalSessionStarted | None:
+        return next((event for event in reversed(self.events) if isinstance(event, ExternalSessionStarted)), None)
 
 
 def collect(events: Iterable[Event]) -> Outcome:
