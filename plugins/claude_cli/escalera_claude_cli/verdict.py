@@ -23,6 +23,7 @@ from orchestrator.errors import (
     ProviderError,
     RateLimited,
     SessionLost,
+    TimedOut,
     Transient,
     Unavailable,
 )
@@ -34,7 +35,9 @@ LOGIN_HINT = "run `claude` and log in with /login, or set ANTHROPIC_API_KEY or C
 CUT_SHORT = r"response above may be incomplete|(?:connection closed|response stalled) (?:mid-|while )"
 """Words for a stream that was cut behind a whole block; the `error` beside them says that the server failed."""
 
-Kind = Literal["auth", "funds", "budget", "rate", "overloaded", "unavailable", "overflow", "invalid", "model", "lost", "denied", "incomplete", "blocked"]
+Kind = Literal[
+    "auth", "funds", "budget", "rate", "late", "overloaded", "unavailable", "overflow", "invalid", "model", "lost", "denied", "incomplete", "blocked"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +89,11 @@ TABLE = (
     ),
     Row("overloaded", Overloaded, status=(529,), own=("overloaded",), text=r"overloaded|at capacity"),
     Row("rate", RateLimited, status=(429,), own=("rate_limit",), text=r"rate.?limit|too many requests|throttl"),
+    Row("late", TimedOut, "ask for less at once, or use another agent", status=(408,)),
     Row("blocked", Blocked, text=r"usage policy|content filter|unable to respond to this request"),
     Row(
         *("unavailable", Unavailable),
-        status=(408, *range(500, 529), *range(530, 1000)),
+        status=(*range(500, 529), *range(530, 1000)),
         own=("server_error",),
         text=r"internal server error|connection error|connection refused|econnre|enotfound|etimedout|fetch failed|service unavailable|bad gateway",
     ),
@@ -163,15 +167,15 @@ def judge(transcript: Transcript, ending: Ending) -> Finished:
 
 
 def refused_wait(line: Line, transcript: Transcript, *, longest: float | None, agent: str, renews_login: bool) -> ProviderError | None:
-    """The error that an announced repeat is at once: a named wait above `longest` seconds, or a login that the repeat cannot renew (page 7, Retries).
+    """The error that an announced repeat is at once: a time-out, a login that it cannot renew, or a named wait above `longest` seconds (page 7, Retries).
 
     What a server names comes in whole seconds; the CLI's own wait, which nobody asked for, in odd ones; of two it takes the longer.
     """
     if not is_announced_repeat(line):
         return None
     row, cause = _announced_row(line), told_cause(line)
-    if row.kind == "model" or (row.kind == "auth" and not renews_login):
-        return row.error(f"the request was refused: {cause}", hint=row.hint, agent=agent, partial=transcript.partial)
+    if row.kind in ("model", "late") or (row.kind == "auth" and not renews_login):
+        return _of_row(row, f"the request was refused: {cause}", agent, transcript.partial)
     wait = announced_wait(line)
     if longest is None or wait <= longest or not is_named(wait):
         return None
@@ -289,6 +293,12 @@ def _error(kind: Kind, text: str, transcript: Transcript, ending: Ending) -> Pro
     if kind == "lost":
         return SessionLost(text, sent=_status((transcript.result or {}).get("api_error_status"), text) is not None, agent=agent, partial=partial)
     row = next(row for row in TABLE if row.kind == kind)
+    return _of_row(row, text, agent, partial)
+
+
+def _of_row(row: Row, text: str, agent: str, partial: str) -> ProviderError:
+    if row.error is TimedOut:  # the server's own limit, of the whole answer
+        return TimedOut(text, which="turn", hint=row.hint, agent=agent, partial=partial)
     return row.error(text, hint=row.hint, agent=agent, partial=partial)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from escalera_claude_cli import processes
 
-from orchestrator.errors import AuthFailed, Cancelled, Incomplete, Overloaded, RateLimited, SessionLost
+from orchestrator.errors import AuthFailed, Cancelled, Incomplete, Overloaded, RateLimited, SessionLost, TimedOut
 from orchestrator.providers import Answer, Cancel, ToolResultSeen
 from orchestrator.settings.limits import Limits
 from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Foreign, Hang, Say
@@ -216,12 +216,17 @@ def test_a_wait_that_the_program_does_not_name_fails_at_once_and_says_so(stage, 
     assert len(server.messages) == answered.sends == 1
 
 
-def test_a_refused_key_is_sent_once(stage, serve, turn):
-    server = serve(*[Fail(401, "authentication_error", "invalid x-api-key")] * 9)
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [(Fail(401, "authentication_error", "invalid x-api-key"), AuthFailed), (Fail(408, "timeout_error", "took too long"), TimedOut)],
+    ids=["a refused key", "a time-out of the server"],
+)
+def test_what_a_repeat_cannot_help_or_may_pay_twice_is_sent_once(stage, serve, turn, step, kind):
+    server = serve(*[step] * 9)
 
     outcome = turn(server, stage.request(id=ID))
 
-    assert (type(outcome.error), len(server.messages)) == (AuthFailed, 1)
+    assert (type(outcome.error), len(server.messages)) == (kind, 1)
 
 
 def test_retries_of_the_cli_are_few(stage, serve, turn):

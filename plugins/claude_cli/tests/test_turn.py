@@ -395,10 +395,11 @@ def test_a_named_wait_that_the_cli_has_no_repeat_left_for_is_the_cores(stage, an
 def test_a_refused_key_is_not_tried_again_and_a_login_may_be_renewed(environ, renews):
     assert renews_login(environ) is renews
     told = [
-        refused_wait(announces(status, None, 0.5), Transcript(), longest=60.0, agent="claude", renews_login=renews_login(environ)) for status in (401, 403, 404)
+        refused_wait(announces(status, None, 0.5), Transcript(), longest=60.0, agent="claude", renews_login=renews_login(environ))
+        for status in (401, 403, 404, 408)
     ]
     auth = type(None) if renews else errors.AuthFailed
-    assert [type(error) for error in told] == [auth, auth, errors.ModelNotFound]
+    assert [type(error) for error in told] == [auth, auth, errors.ModelNotFound, errors.TimedOut]
 
 
 def test_a_time_out_names_the_setting(stage):

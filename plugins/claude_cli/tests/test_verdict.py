@@ -32,7 +32,7 @@ def verdict(text="", *, own=None, before=(), resumed=False, stderr="", repeats=0
         (402, errors.OutOfFunds),
         (403, errors.AuthFailed),
         (404, errors.ModelNotFound),
-        (408, errors.Unavailable),
+        (408, errors.TimedOut),
         (413, errors.ContextOverflow),
         (418, errors.InvalidRequest),
         (422, errors.InvalidRequest),
