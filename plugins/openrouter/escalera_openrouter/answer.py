@@ -155,7 +155,8 @@ class Answer:
         yield from self.data(data)
         if not self._answered:
             raise ProtocolError(f"{self._where} sent JSON that is no answer: {data[:200]!r}")
-        self._reason = self._reason or "stop"  # a whole document is its own end
+        if not self._reason and not _is_piece(data):
+            self._reason = "stop"  # a whole document is its own end
         self._closed = True
 
     def end(self, *, cut: Exception | None = None) -> Iterator[Event]:
@@ -439,6 +440,15 @@ def _choice(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(choice, dict) and choice.get("index") in (0, "0", None):
             return choice
     return {}
+
+
+def _is_piece(data: str) -> bool:
+    """Whether a document is a piece of a stream, whatever it is named: lines of JSON that ended behind the first are no whole answer."""
+    if '"delta"' not in data:
+        return False
+    chunk = read_json(data)
+    choice = _choice(_mapping(chunk[0] if isinstance(chunk, list) and chunk else chunk))
+    return choice.get("delta") is not None and not choice.get("message")
 
 
 _BESIDE_TEXT = frozenset({"id", "object", "created", "model", "choices", "usage", "provider", "system_fingerprint", "service_tier"})
