@@ -79,7 +79,8 @@ class Answer:
         self._whole_at_limit = whole_at_limit
         self._cost_source = cost_source
         self._now = now
-        self._model = model
+        self._asked = model
+        self._served: str | None = None
         self._tools = ToolFragments(new_id)
         self._think = ThinkFilter()
         self._unopened = UnopenedThinking()
@@ -179,7 +180,7 @@ class Answer:
             yield MessageDone((*parts, *calls))
         if ending == "length":
             yield Notice("the answer was cut at the output limit")
-        yield Finished("tool_calls" if calls else "stop" if ending == "length" else ending, self._model)
+        yield Finished("tool_calls" if calls else "stop" if ending == "length" else ending, self._served)
 
     def report(self) -> Iterator[Event]:
         """What was counted, once: also where the answer failed."""
@@ -191,7 +192,7 @@ class Answer:
 
     def _take_text(self, chunk: Mapping[str, Any], text: str) -> Iterator[Event]:
         """As `_take` does it, for a chunk that is text and nothing else."""
-        self._model = chunk.get("model") or self._model
+        self._served = chunk.get("model") or self._served
         self._answered = True
         if self._reason:
             self._take_reason({}, more=True)
@@ -203,7 +204,7 @@ class Answer:
                 raise ProtocolError(f"{self._where} sent an event that is no JSON object: {str(chunk)[:200]!r}")
             return
         if isinstance(chunk.get("model"), str) and chunk["model"]:
-            self._model = chunk["model"]
+            self._served = chunk["model"]
         choice = _choice(chunk)
         self._answered = self._answered or bool(choice)
         self._take_usage(chunk, choice)
@@ -338,7 +339,7 @@ class Answer:
     def _parts(self) -> list[Part]:
         parts: list[Part] = []
         if self._reasoning.begun or self._details:
-            parts.append(Reasoning(well_formed(self._reasoning.all), model=self._model, extra=self._reasoning_extra()))
+            parts.append(Reasoning(well_formed(self._reasoning.all), model=self._served or self._asked, extra=self._reasoning_extra()))
         if self._text.begun:
             parts.append(Text(self.text))
         return parts

@@ -255,6 +255,15 @@ def test_openrouter_records_cost_and_the_served_model() -> None:
     assert turn.finished == Finished("stop", "vendor/served")
 
 
+def test_a_model_that_the_server_does_not_name_stays_unknown_and_its_reasoning_is_that_of_the_one_asked_for() -> None:
+    with OpenAIServer(
+        sse(chunk({"reasoning_content": "hm"}, model=""), chunk({"content": "x"}, model=""), chunk({}, finish_reason="stop", model=""))
+    ) as server:
+        turn = run(openai(server.url, model="asked"))
+    assert turn.finished == Finished("stop", None)
+    assert [part.model for part in turn.parts if isinstance(part, Reasoning)] == ["asked"]
+
+
 def test_openrouter_gets_reasoning_details_back_unmodified_in_a_tool_loop() -> None:
     details = [{"type": "reasoning.encrypted", "data": "abc", "id": "r1", "format": "f", "index": 0}]
     call = {"index": 0, "id": "c1", "function": {"name": "ls", "arguments": "{}"}}
