@@ -242,8 +242,17 @@ def test_openrouter_passes_routing_on_and_switches_compression_off() -> None:
     assert preview["url"] == "https://openrouter.ai/api/v1/chat/completions"
     assert (body["provider"], body["models"], body["usage"]) == ({"only": ["x"]}, ["a/b"], {"include": True})
     assert body["plugins"] == [{"id": "web"}, {"id": "context-compression", "enabled": False}]
-    assert preview["headers"]["x-title"] == "Escalera"
+    assert (preview["headers"]["http-referer"], preview["headers"]["x-title"]) == ("https://escalera.example", "Escalera")
     assert agent.capabilities.reports_cost
+
+
+@pytest.mark.parametrize(("own", "told"), [({}, "https://escalera.example"), ({"HTTP-Referer": "https://own.example"}, "https://own.example")])
+def test_openrouter_is_told_once_whose_request_it_is(own: dict[str, str], told: str) -> None:
+    with OpenAIServer(reply("x")) as server:
+        run(openrouter(server.url, headers=own))
+    sent = [(name.lower(), value) for name, value in server.requests[0].headers.items()]
+    assert [value for name, value in sent if name == "http-referer"] == [told]
+    assert [value for name, value in sent if name == "x-title"] == ["Escalera"]
 
 
 def test_openrouter_records_cost_and_the_served_model() -> None:
