@@ -174,9 +174,9 @@ def _claude(front: Front, survey: Survey) -> Iterator[Finding]:
         return
     program = shutil.which("claude", path=front.environ.get("PATH", os.defpath))
     if program is None:
-        yield Finding("claude", "claude", "absent", "neither the program nor its plugin is here", f"pip install {DISTRIBUTIONS['claude-cli']}")
+        yield Finding("claude", "claude", "absent", "neither the program nor its plugin is here", f"escalera plugins install {DISTRIBUTIONS['claude-cli']}")
     else:
-        yield Finding("claude", "claude", "note", f"{program} is here, and its plugin is not", f"pip install {DISTRIBUTIONS['claude-cli']}")
+        yield Finding("claude", "claude", "note", f"{program} is here, and its plugin is not", f"escalera plugins install {DISTRIBUTIONS['claude-cli']}")
 
 
 def _aws(survey: Survey) -> Iterator[Finding]:
@@ -192,7 +192,7 @@ def _aws(survey: Survey) -> Iterator[Finding]:
     else:
         yield Finding("aws", "region", "ready", facts.region)
     if "bedrock" not in survey.installed:
-        yield Finding("aws", "plugin", "note", "the provider kind bedrock is not installed", f"pip install {DISTRIBUTIONS['bedrock']}")
+        yield Finding("aws", "plugin", "note", "the provider kind bedrock is not installed", f"escalera plugins install {DISTRIBUTIONS['bedrock']}")
 
 
 def _keys(survey: Survey) -> Iterator[Finding]:
@@ -206,7 +206,7 @@ def _keys(survey: Survey) -> Iterator[Finding]:
 def _embedded(survey: Survey) -> Iterator[Finding]:
     result = survey.kinds["embedded"]
     if result is None:
-        yield Finding("embedded", "embedded model", "absent", "its plugin is not installed", f"pip install {DISTRIBUTIONS['embedded']}")
+        yield Finding("embedded", "embedded model", "absent", "its plugin is not installed", f"escalera plugins install {DISTRIBUTIONS['embedded']}")
     else:
         yield Finding("embedded", "embedded model", "works" if result.ok else "problem", _detail(result), result.hint)
 
@@ -221,7 +221,7 @@ def _plugins(plugins: PluginManager) -> Iterator[Finding]:
         else:
             yield Finding("plugins", report.name, "problem", f"{version}: {report.problem}", f"update it, or list it in plugins.blocked: {report.name}")
     if not plugins.reports():
-        yield Finding("plugins", "plugins", "problem", "none is installed", f"pip install {DISTRIBUTIONS['openai']}")
+        yield Finding("plugins", "plugins", "problem", "none is installed", f"escalera plugins install {DISTRIBUTIONS['openai']}")
 
 
 # -- what is kept ---------------------------------------------------------------------------------
