@@ -233,6 +233,8 @@ DELTA = {"type": "stream_event", "event": {"type": "content_block_delta", "index
 RETRY = {"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 1, "retry_delay_ms": 1}
 NUDGE = {"type": "user", "isSynthetic": True, "message": {"content": [{"type": "text", "text": "[say something]"}]}}
 GIVEN_UP = {"type": "assistant", "message": {"model": "<synthetic>", "content": []}, "error": "server_error"}
+CALLS = {"type": "assistant", "message": {"id": "m2", "model": "m", "content": [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}]}}
+RETURNS = {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "done"}]}}
 BUSY = "[WARN] Mid-stream 529 before content — retrying streaming (1/3)"
 GONE = "[WARN] Stream connection closed (ECONNRESET) before first event — retrying streaming (1/2)"
 WITHOUT_STREAM = '[ERROR] Error streaming, falling back to non-streaming mode: {"type":"error"}'
@@ -288,6 +290,10 @@ def test_what_the_cli_asks_again_is_counted_also_where_only_its_log_tells(stage,
         ([RETRY, 1.0], 0, 0),
         ([RETRY, 1.0], 1, 0),
         ([STARTS, DELTA, RETRY, 1.0], 0, 0),
+        ([STARTS, DELTA, WITHOUT_STREAM, 0.3, RETRY, 1.0], 1, 1),
+        ([STARTS, DELTA, WITHOUT_STREAM, 0.3, RETRY, RETRY, 1.0], 2, 2),
+        ([CALLS, RETURNS, RETRY, 1.0], 1, 0),
+        ([RETRY, CALLS, RETURNS, RETRY, RETRY, 1.0], 2, 2),
     ],
 )
 def test_a_repeat_above_what_the_turn_may_have_is_not_waited_for(stage, steps, retries_left, counted):
@@ -303,11 +309,12 @@ def test_a_repeat_above_what_the_turn_may_have_is_not_waited_for(stage, steps, r
     [
         ([BUSY, 0.3, BUSY, 0.3, WITHOUT_STREAM, 0.3], 3, {}),
         ([STARTS, DELTA, 0.3, BUSY, 0.3], 0, {}),
-        ([STARTS, DELTA, RETRY, 0.3], 1, {}),
+        ([STARTS, DELTA, WITHOUT_STREAM, 0.3, RETRY, 0.3], 2, {}),
+        ([RETRY, CALLS, RETURNS, RETRY, CALLS, RETURNS, RETRY, 0.3], 2, {}),
         ([RETRY, RETRY, RETRY, RETRY], 3, {"CLAUDE_CODE_MAX_RETRIES": "9"}),
         ([RETRY, RETRY, RETRY, RETRY], None, {}),
     ],
-    ids=["within what it may", "something came", "something came, then a refusal", "the user's own bound", "nobody counts"],
+    ids=["within what it may", "something came", "something came, then a refusal", "each of its requests", "the user's own bound", "nobody counts"],
 )
 def test_a_child_goes_on_where_it_may(stage, steps, retries_left, environ):
     outcome = stage.turn(noting(*steps, words="API Error: 500 it went on"), replace(stage.request(), retries_left=retries_left), environ=environ)
