@@ -1,0 +1,52 @@
+"""Two turns at once know nothing of each other."""
+
+from __future__ import annotations
+
+from orchestrator.testing.conformance.checks.check import Check
+from orchestrator.testing.conformance.harness import CannotPlay
+from orchestrator.testing.conformance.stage import Stage
+from orchestrator.testing.conformance.turns import Fault, Turn
+
+FIRST, SECOND = "The first one said this", "A robin."
+
+
+def apart(stage: Stage) -> None:
+    first = _begun(stage, FIRST)
+    stage.harness.answers(SECOND)
+    second = stage.run()
+    second.succeeded()
+    if stage.harness.exact and second.answer != SECOND:
+        raise Fault(f"beside another turn, {SECOND!r} came as {second.answer!r}")
+    if first.ended(0):
+        raise Fault(f"a second turn ended the first: {first.error!r}")
+    if stage.harness.exact and not FIRST.startswith(first.shown):
+        raise Fault(f"beside another turn, {FIRST!r} came as {first.shown!r}")
+
+
+def cancelled_apart(stage: Stage) -> None:
+    first, second = _begun(stage, FIRST), _begun(stage, SECOND)
+    first.stop(stage.harness.release_limit)
+    if second.ended(stage.harness.pace):
+        raise Fault(f"cancelling one turn ended another one: {second.error!r}")
+
+
+def _begun(stage: Stage, text: str) -> Turn:
+    """A turn in the middle of its answer, or, where nothing of it is shown before the end, with its call at the backend."""
+    stage.harness.hangs(text)
+    if stage.provider.capabilities.streams:
+        return stage.begun(stage.begin())
+    try:
+        calls = stage.harness.calls()
+    except CannotPlay:
+        turn = stage.begin()
+        turn.ended(stage.harness.pace)
+        return turn
+    turn = stage.begin()
+    stage.reached(calls)
+    return turn
+
+
+CHECKS = (
+    Check("at_once.apart", "two turns at once do not mix", apart),
+    Check("at_once.cancel", "cancelling one leaves the other alone", cancelled_apart, needs=("at_once.apart", "cancel.silence")),
+)

@@ -1,0 +1,68 @@
+"""The kind under test, from whatever names it."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from importlib.metadata import entry_points, packages_distributions, version
+
+from orchestrator.errors import PluginError
+from orchestrator.hookspecs import PROJECT
+from orchestrator.plugins import PluginManager, installed_entry_points
+from orchestrator.providers import ProviderKind
+
+HARNESSES = "escalera.provider_tests"
+"""The entry-point group in which a distribution names the harness of each of its kinds, by the kind's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A kind, the module of its plugin, and the distribution that brings it."""
+
+    kind: ProviderKind
+    module: str
+    distribution: str = "unknown"
+    version: str = "unknown"
+
+
+def subject_of(named: ProviderKind | str) -> Subject:
+    """A `ProviderKind`, the name of an installed kind, or `module:kind`. Raises `PluginError` for one that is not there."""
+    if isinstance(named, ProviderKind):
+        return _described(named, getattr(named.factory, "__module__", "") or "")
+    module, colon, kind = named.partition(":")
+    return _in_module(module, kind) if colon else _installed(named)
+
+
+def harness_named(kind: str) -> object:
+    """What the installed distributions name as the harness of a kind. Raises `PluginError` where none does, or it cannot be loaded."""
+    found = [entry for entry in entry_points(group=HARNESSES) if entry.name == kind]
+    if not found:
+        raise PluginError(
+            f"no installed distribution has a harness for the kind {kind!r}",
+            hint=f"a plugin names it under the kind's name in the entry-point group {HARNESSES}; docs/provider-kit.md says how",
+        )
+    try:
+        return found[0].load()
+    except Exception as error:  # strangers' code, which may raise anything
+        raise PluginError(f"the harness of {kind}, {found[0].value}, cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _installed(name: str) -> Subject:
+    manager = PluginManager.load(installed_entry_points())
+    kind = manager.kind(name)
+    (report,) = [report for report in manager.reports() if name in report.kinds]
+    (entry,) = [entry for entry in installed_entry_points() if entry.name == report.name and entry.dist is not None and entry.dist.name == report.distribution]
+    return Subject(kind, entry.module, report.distribution, report.version)
+
+
+def _in_module(module: str, name: str) -> Subject:
+    plugin = importlib.import_module(module)
+    for kind in plugin.escalera_provider_kinds():
+        if kind.name == name:
+            return _described(kind, module)
+    raise PluginError(f"the hook {PROJECT}_provider_kinds of {module} gives no kind {name!r}")
+
+
+def _described(kind: ProviderKind, module: str) -> Subject:
+    names = packages_distributions().get(module.partition(".")[0], [])
+    return Subject(kind, module, names[0], version(names[0])) if names else Subject(kind, module)
