@@ -52,6 +52,6 @@ def _environment(pid: int) -> bytes:
 
 
 CHECKS = (
-    Check("programs.marked", f"its programs carry {SESSION_MARK}", marked),
-    Check("programs.secrets", "its programs are not given secrets of other agents", without_others),
+    Check("programs.marked", f"its programs carry {SESSION_MARK}", marked, needs=("streaming.early",)),
+    Check("programs.secrets", "its programs are not given secrets of other agents", without_others, needs=("streaming.early",)),
 )

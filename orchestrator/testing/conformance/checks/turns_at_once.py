@@ -47,6 +47,6 @@ def _begun(stage: Stage, text: str) -> Turn:
 
 
 CHECKS = (
-    Check("at_once.apart", "two turns at once do not mix", apart),
+    Check("at_once.apart", "two turns at once do not mix", apart, needs=("streaming.early",)),
     Check("at_once.cancel", "cancelling one leaves the other alone", cancelled_apart, needs=("at_once.apart", "cancel.silence")),
 )
