@@ -26,6 +26,8 @@ class Conformance:
         self._watch = Watch()
         self._checks = {check.name: check for check in CHECKS}
         self._results: dict[str, Result] = {}
+        self._missing: set[str] = set()
+        """Checks that say nothing, since what they need was not passed."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,7 +50,8 @@ class Conformance:
     def _made(self, check: Check) -> Result:
         for needed in check.needs:
             status = self.result(needed).status
-            if status == "failed" or (status == "not_shown" and needed == "streaming.answer"):
+            if status == "failed" or needed in self._missing or (status == "not_shown" and needed == "streaming.answer"):
+                self._missing.add(check.name)
                 return Result(check.name, "not_shown", check.shows, f"since {needed} was not passed")
         began = time.monotonic()
         status, detail = self._outcome(check)

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from pathlib import Path
 from orchestrator.probes.leftovers import bearers
 from orchestrator.providers import SESSION_MARK
 
-_POLL = 0.02
+_FIRST_LOOK, _LATER_LOOKS = 0.02, 0.2
+"""Seconds between two looks, which cost something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,13 @@ def what_is_open() -> Open:
 
 def left_since(before: Open, session: str, limit: float) -> list[str]:
     """What has come since and does not go within `limit` seconds, in words; programs with the session's mark count wherever they stand."""
-    wait = threading.Event()
-    for _ in range(max(1, int(limit / _POLL))):
-        found = _new_since(before, session)
-        if not found:
-            return []
-        wait.wait(_POLL)
-    return _new_since(before, session)
+    wait, pause, until = threading.Event(), _FIRST_LOOK, time.monotonic() + limit
+    while found := _new_since(before, session):
+        if time.monotonic() >= until:
+            break
+        wait.wait(pause)
+        pause = min(pause * 2, _LATER_LOOKS)
+    return found
 
 
 def _new_since(before: Open, session: str) -> list[str]:

@@ -85,8 +85,8 @@ def _says(stage: Stage, turn: Turn, text: str) -> None:
 CHECKS = (
     Check("streaming.answer", "a plain answer is one message, then exactly one `Finished`, last", answer, needs=()),
     Check("streaming.pieces", "the pieces add up to the message and come before it", pieces, streams),
-    Check("streaming.early", "a piece is shown while the backend still speaks", early, streams),
+    Check("streaming.early", "a piece is shown while the backend still speaks", early, streams, ("streaming.pieces",)),
     Check("streaming.text", "every character arrives as it was sent", unharmed),
     Check("streaming.split", "it does not matter where the bytes are cut into pieces", split, needs=("streaming.text",)),
-    Check("withdrawn.text", "what the backend takes back is neither kept nor shown again", withdrawn),
+    Check("withdrawn.text", "what the backend takes back is neither kept nor shown again", withdrawn, needs=("streaming.answer", "streaming.early")),
 )
