@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
 from typing import Literal
@@ -29,8 +29,8 @@ _COMMON = {
 _OF_STYLE = {"README.md": "README.md", "options.py": "$module/options.py", "provider.py": "$module/provider.py", "harness.py": "$module/harness.py"}
 
 
-def write_package(name: str, style: Style, parent: Path, *, version: str, api_level: int) -> Path:
-    """Write the package `escalera-NAME` into a folder of that name in `parent`, and return the folder.
+def write_package(name: str, style: Style, parent: Path, *, version: str, api_level: int) -> tuple[Path, Sequence[str]]:
+    """Write the package `escalera-NAME` into a folder of that name in `parent`; gives the folder, and the files in it.
 
     `name` becomes the provider kind; `version` is the oldest version of the program that it asks for. Raises `UsageError` for a name that
     cannot be one, and for a folder that holds anything: nothing is written then.
@@ -47,7 +47,7 @@ def write_package(name: str, style: Style, parent: Path, *, version: str, api_le
             place.write_text(text, "utf-8")
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}", hint="call it in a folder that you may write to") from error
-    return folder
+    return folder, [path for path, _ in files]
 
 
 def _values(name: str, style: Style, version: str, api_level: int) -> dict[str, str]:

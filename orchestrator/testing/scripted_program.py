@@ -24,9 +24,10 @@ FLOOD: Final = "flood"
 DIE: Final = "die"
 """Be gone at once, as if killed."""
 READ_LINE: Final = "read_line"
-"""Read one line of standard input, where a script that does not say so reads all of it before anything else."""
+READ: Final = "read"
+"""Read one line of standard input, or the rest of it; a script with neither reads all of it before anything else."""
 
-Step = bytes | int | Literal["hang", "flood", "die", "read_line"]
+Step = bytes | int | Literal["hang", "flood", "die", "read_line", "read"]
 """Bytes are written and flushed; a number is the exit code, else it is 0."""
 
 _PROGRAM = """
@@ -42,13 +43,12 @@ def taken():
             return name[:-7]
     sys.exit(66)
 def keep(data):
-    with open(os.path.join(folder, name + ".part"), "ab") as file:
+    with open(os.path.join(folder, name + ".received"), "ab") as file:
         file.write(data)
-    os.replace(os.path.join(folder, name + ".part"), os.path.join(folder, name + ".received"))
 name = taken()
 with open(os.path.join(folder, name + ".taken"), encoding="utf-8") as file:
     steps = json.load(file)
-if "read_line" not in steps:
+if "read_line" not in steps and "read" not in steps:
     keep(sys.stdin.buffer.read())
 last = b""
 for step in steps:
@@ -56,6 +56,8 @@ for step in steps:
         sys.exit(step)
     elif step == "read_line":
         keep(sys.stdin.buffer.readline())
+    elif step == "read":
+        keep(sys.stdin.buffer.read())
     elif step == "hang":
         time.sleep(3600)
     elif step == "flood":
@@ -107,4 +109,4 @@ class ScriptedProgram:
         return sorted(self._folder.glob(f"*.{suffix}"))
 
 
-__all__ = ["DIE", "FLOOD", "HANG", "READ_LINE", "ScriptedProgram", "Step"]
+__all__ = ["DIE", "FLOOD", "HANG", "READ", "READ_LINE", "ScriptedProgram", "Step"]

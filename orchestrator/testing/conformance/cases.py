@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from orchestrator.testing.conformance.checks import CHECKS
 from orchestrator.testing.conformance.engine import Conformance
 from orchestrator.testing.conformance.harness import Harness
 
 
-def conformance(harness: type[Harness]) -> Callable[..., None]:
+def conformance(harness: type[Harness], *, only: Collection[str] = ()) -> Callable[..., None]:
     """A test with one case for each check: `test_conformance = conformance(MyHarness)`.
 
-    What the provider does not claim and what the harness cannot play is skipped, and says so.
+    `only` names the checks to be made, for a second harness that is dear; without it they all are. What the provider does not claim and what the harness cannot play is skipped, and says so.
     """
     import pytest
 
     suites: list[Conformance] = []
 
-    @pytest.mark.parametrize("check", [check.name for check in CHECKS])
+    @pytest.mark.parametrize("check", [check.name for check in CHECKS if not only or check.name in only])
     def test_conformance(check: str) -> None:
         if not suites:
             suites.append(Conformance(harness))

@@ -14,7 +14,7 @@ from orchestrator.testing.conformance.report import Report, Result, Status
 from orchestrator.testing.conformance.stage import stage
 from orchestrator.testing.conformance.subject import Subject, subject_of
 from orchestrator.testing.conformance.turns import Fault, told
-from orchestrator.testing.conformance.watch import Watch
+from orchestrator.testing.conformance.watch import the_watch
 
 
 class Conformance:
@@ -23,7 +23,7 @@ class Conformance:
     def __init__(self, harness: type[Harness], subject: Subject | None = None) -> None:
         self._harness = harness
         self._subject = subject_of(harness.kind) if subject is None else subject
-        self._watch = Watch()
+        self._watch = the_watch()
         self._checks = {check.name: check for check in CHECKS}
         self._results: dict[str, Result] = {}
         self._missing: set[str] = set()
@@ -32,6 +32,11 @@ class Conformance:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._checks)
+
+    @property
+    def width(self) -> int:
+        """Characters of the longest name of a check."""
+        return max(map(len, self._checks))
 
     def result(self, name: str) -> Result:
         """What comes of one check, and before it of those that it needs."""
@@ -60,7 +65,7 @@ class Conformance:
     def _outcome(self, check: Check) -> tuple[Status, str]:
         try:
             with tempfile.TemporaryDirectory(prefix="escalera-kit-") as folder, self._stage(Path(folder)) as set_up:
-                if not check.claim(set_up.provider.capabilities):
+                if not check.claim(set_up.made().capabilities):
                     return "not_claimed", ""
                 check.run(set_up)
         except CannotPlay as error:

@@ -67,6 +67,9 @@ class Harness:
 
     # -- situations
 
+    def is_well(self) -> None:
+        """The next thing that comes is a check, and shall find that all is well; a backend that needs no script for that leaves it."""
+
     def answers(self, text: str, *, usage: Usage | None = None) -> None:
         """It answers properly, in several pieces where it streams; it reports exactly `usage`, or none."""
         raise CannotPlay("the harness does not play `answers`")

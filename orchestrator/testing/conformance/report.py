@@ -24,6 +24,10 @@ class Result:
     detail: str = ""
     seconds: float = 0.0
 
+    def row(self, width: int) -> str:
+        """Its line in the table, whose first column is that wide."""
+        return f"{self.check:<{width}}  {_WORDS[self.status]:<11}  {self.detail or self.shows}".rstrip()
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -67,9 +71,13 @@ class Report:
     def lines(self) -> list[str]:
         """The table, and a last line that sums it up."""
         width = max(len(result.check) for result in self.results)
-        rows = [f"{result.check:<{width}}  {_WORDS[result.status]:<11}  {result.detail or result.shows}".rstrip() for result in self.results]
+        return [*(result.row(width) for result in self.results), self.summary]
+
+    @property
+    def summary(self) -> str:
+        """What was checked, and how many checks came to what."""
         counts = ", ".join(f"{count} {_WORDS[status].lower()}" for status, count in self._counts().items() if count)
-        return [*rows, f"{self.kind} ({self.distribution} {self.version}), kit {KIT_VERSION}: {counts}"]
+        return f"{self.kind} ({self.distribution} {self.version}), kit {KIT_VERSION}: {counts}"
 
     def _counts(self) -> dict[Status, int]:
         found = Counter(result.status for result in self.results)

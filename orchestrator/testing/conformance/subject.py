@@ -10,6 +10,7 @@ from orchestrator.errors import PluginError
 from orchestrator.hookspecs import PROJECT
 from orchestrator.plugins import PluginManager, installed_entry_points
 from orchestrator.providers import ProviderKind
+from orchestrator.testing.conformance.harness import Harness
 
 HARNESSES = "escalera.provider_tests"
 """The entry-point group in which a distribution names the harness of each of its kinds, by the kind's name."""
@@ -30,11 +31,19 @@ def subject_of(named: ProviderKind | str) -> Subject:
     if isinstance(named, ProviderKind):
         return _described(named, getattr(named.factory, "__module__", "") or "")
     module, colon, kind = named.partition(":")
-    return _in_module(module, kind) if colon else _installed(named)
+    return _in_module(module, kind) if colon else installed_subject(named, PluginManager.load(installed_entry_points()))
 
 
-def harness_named(kind: str) -> object:
-    """What the installed distributions name as the harness of a kind. Raises `PluginError` where none does, or it cannot be loaded."""
+def installed_subject(name: str, manager: PluginManager) -> Subject:
+    """A kind that a plugin of this manager brings. Raises `PluginError` for one that is not there."""
+    kind = manager.kind(name)
+    (report,) = [report for report in manager.reports() if name in report.kinds]
+    modules = [entry.module for entry in installed_entry_points() if entry.name == report.name and entry.dist is not None and entry.dist.name == report.distribution]
+    return Subject(kind, modules[0], report.distribution, report.version)
+
+
+def harness_named(kind: str) -> type[Harness]:
+    """The harness that an installed distribution names for a kind. Raises `PluginError` where none does, or it cannot be used."""
     found = [entry for entry in entry_points(group=HARNESSES) if entry.name == kind]
     if not found:
         raise PluginError(
@@ -42,17 +51,12 @@ def harness_named(kind: str) -> object:
             hint=f"a plugin names it under the kind's name in the entry-point group {HARNESSES}; docs/provider-kit.md says how",
         )
     try:
-        return found[0].load()
+        harness = found[0].load()
     except Exception as error:  # strangers' code, which may raise anything
         raise PluginError(f"the harness of {kind}, {found[0].value}, cannot be loaded: {type(error).__name__}: {error}") from error
-
-
-def _installed(name: str) -> Subject:
-    manager = PluginManager.load(installed_entry_points())
-    kind = manager.kind(name)
-    (report,) = [report for report in manager.reports() if name in report.kinds]
-    (entry,) = [entry for entry in installed_entry_points() if entry.name == report.name and entry.dist is not None and entry.dist.name == report.distribution]
-    return Subject(kind, entry.module, report.distribution, report.version)
+    if not (isinstance(harness, type) and issubclass(harness, Harness)):
+        raise PluginError(f"the harness of {kind}, {found[0].value}, is no subclass of `orchestrator.testing.conformance.Harness`")
+    return harness
 
 
 def _in_module(module: str, name: str) -> Subject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -20,8 +21,14 @@ _OPENINGS = {
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
+@functools.cache
+def the_watch() -> Watch:
+    """The one of this process: Python never takes an audit hook away again, and each one costs every event something."""
+    return Watch()
+
+
 class Watch:
-    """An audit hook of this process. Python cannot take one away again, so there is one for each suite, deaf but while it watches."""
+    """An audit hook, deaf but while it watches."""
 
     def __init__(self) -> None:
         self._seen: list[str] | None = None

@@ -15,6 +15,7 @@ from orchestrator.testing.conformance.turns import Fault
 
 _IMPORTING = """
 import importlib, sys
+from importlib.metadata import entry_points
 import pydantic, pluggy, orchestrator.hookspecs, orchestrator.errors, orchestrator.providers
 from pydantic import SecretStr, BaseModel
 before = {name.partition(".")[0] for name in sys.modules}
@@ -23,11 +24,11 @@ hook = getattr(plugin, "escalera_provider_kinds", None)
 if hook is not None:
     for kind in hook() or ():
         kind.options.model_json_schema()
-own = sys.argv[1].partition(".")[0]
-new = {name.partition(".")[0] for name in sys.modules} - before - set(sys.stdlib_module_names) - {own, "orchestrator"}
+own = {name.partition(".")[0] for name in (sys.argv[1], *(entry.module for entry in entry_points(group="escalera")))}
+new = {name.partition(".")[0] for name in sys.modules} - before - set(sys.stdlib_module_names) - own - {"orchestrator"}
 print(" ".join(sorted(name for name in new if not name.startswith("_"))))
 """
-"""What the import of a plugin brings that is neither Python's, the core's nor its own; pydantic is needed for the options anyway."""
+"""What the import of a plugin brings that is neither Python's, the core's, its own nor another plugin's; pydantic is needed for the options anyway."""
 
 
 def importing(stage: Stage) -> None:
@@ -63,6 +64,7 @@ def preview_is_true(stage: Stage) -> None:
 
 
 def check_spends_nothing(stage: Stage) -> None:
+    stage.harness.is_well()
     before = stage.harness.calls()
     result = stage.provider.check()
     if not isinstance(result, CheckResult):

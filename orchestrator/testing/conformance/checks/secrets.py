@@ -40,15 +40,15 @@ def in_the_log(stage: Stage) -> None:
     secrets = _secrets(stage)
     kept = _Kept()
     root = logging.getLogger()
-    level = root.level
-    root.addHandler(kept)
+    level, handlers = root.level, root.handlers[:]
+    root.handlers[:] = [kept]  # what is told here at this level is for nobody else
     root.setLevel(logging.DEBUG)
     try:
         stage.harness.answers(ANSWER)
         stage.run().succeeded()
         list(_failed_turns(stage))
     finally:
-        root.removeHandler(kept)
+        root.handlers[:] = handlers
         root.setLevel(level)
     _keeps(secrets, "\n".join(kept.lines), "the log")
 
