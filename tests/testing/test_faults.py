@@ -54,7 +54,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Harness]]:
 
 
 def run(harness: type[Harness], fault: str, monkeypatch: pytest.MonkeyPatch) -> Report:
-    monkeypatch.setenv("ESCALERA_FAULT", fault)
+    monkeypatch.setenv("KIT_FAULT", fault)
     suite = Conformance(harness)
     return Report("faulty", "escalera-faulty", "1.0", [suite.result(name) for name in suite.names if name != "import.cost" or fault in IN_ITS_MODULE])
 

@@ -12,7 +12,8 @@ from orchestrator.testing.conformance.harness import Harness
 def conformance(harness: type[Harness], *, only: Collection[str] = ()) -> Callable[..., None]:
     """A test with one case for each check: `test_conformance = conformance(MyHarness)`.
 
-    `only` names the checks to be made, for a second harness that is dear; without it they all are. What the provider does not claim and what the harness cannot play is skipped, and says so.
+    `only` names the checks to be made, for a second harness that is dear; without it they all are.
+    What the provider does not claim and what the harness cannot play is skipped, and says so.
     """
     import pytest
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from orchestrator.testing.conformance.checks import CHECKS
 from orchestrator.testing.conformance.checks.check import Check, NotClaimed
 from orchestrator.testing.conformance.harness import CannotPlay, Harness
 from orchestrator.testing.conformance.report import Report, Result, Status
-from orchestrator.testing.conformance.stage import stage
+from orchestrator.testing.conformance.stage import Stage, stage
 from orchestrator.testing.conformance.subject import Subject, subject_of
 from orchestrator.testing.conformance.turns import Fault, told
 from orchestrator.testing.conformance.watch import the_watch
@@ -78,5 +79,5 @@ class Conformance:
             return "failed", f"was not expected: {told(error)}"
         return "passed", ""
 
-    def _stage(self, folder: Path):  # type: ignore[no-untyped-def]  # a context manager of a Stage
+    def _stage(self, folder: Path) -> AbstractContextManager[Stage]:
         return stage(self._harness, folder, self._subject.kind, self._subject.module, self._watch)

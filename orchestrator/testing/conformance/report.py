@@ -54,7 +54,7 @@ class Report:
             "kit": KIT_VERSION,
             "api_level": API_LEVEL,
             "ok": self.ok,
-            "counts": {status: count for status, count in self._counts().items()},
+            "counts": dict(self._counts()),
             "checks": [
                 {
                     "check": result.check,

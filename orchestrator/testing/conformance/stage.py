@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,7 +19,7 @@ from orchestrator.testing.conformance.turns import Fault, Turn
 from orchestrator.testing.conformance.watch import Watch
 
 AGENT = "under-test"
-OTHERS_NAME, OTHERS_SECRET = "ESCALERA_KIT_OTHER_KEY", "kit-secret-of-another-agent"  # noqa: S105 - a made-up one
+OTHERS_NAME, OTHERS_SECRET = "KIT_OTHER_AGENTS_KEY", "kit-secret-of-another-agent"
 """A credential of another agent, which is in the environment and must not reach a program."""
 LOOKUP = ToolSchema("lookup", "Look a word up.", {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]})
 _SETTLING = 2.0
@@ -127,8 +128,6 @@ class Stage:
             raise Fault("no call reached the backend")
 
     def _eventually(self, holds: Callable[[], bool]) -> bool:
-        import threading
-
         wait = threading.Event()
         for _ in range(int(self.harness.limit / 0.02)):
             if holds():

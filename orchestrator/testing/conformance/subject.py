@@ -38,7 +38,9 @@ def installed_subject(name: str, manager: PluginManager) -> Subject:
     """A kind that a plugin of this manager brings. Raises `PluginError` for one that is not there."""
     kind = manager.kind(name)
     (report,) = [report for report in manager.reports() if name in report.kinds]
-    modules = [entry.module for entry in installed_entry_points() if entry.name == report.name and entry.dist is not None and entry.dist.name == report.distribution]
+    modules = [
+        entry.module for entry in installed_entry_points() if entry.name == report.name and entry.dist is not None and entry.dist.name == report.distribution
+    ]
     return Subject(kind, modules[0], report.distribution, report.version)
 
 

@@ -37,7 +37,8 @@ class Watch:
     @contextmanager
     def watching(self) -> Iterator[list[str]]:
         """What is opened in the meantime, in words."""
-        self._seen = seen = []
+        seen: list[str] = []
+        self._seen = seen
         try:
             yield seen
         finally:
@@ -48,10 +49,10 @@ class Watch:
             return
         if event in _OPENINGS:
             self._seen.append(_OPENINGS[event].format(*arguments))
-        elif event == "open" and _writes(*arguments):
+        elif event == "open" and _writes(arguments[0], arguments[2]):
             self._seen.append(f"writes {arguments[0]}")
 
 
-def _writes(path: object, mode: object, flags: object) -> bool:
+def _writes(path: object, flags: object) -> bool:
     """Compiled modules are Python's own affair."""
     return isinstance(path, str) and isinstance(flags, int) and bool(flags & _WRITING) and "__pycache__" not in path and path != os.devnull

@@ -25,7 +25,7 @@ from orchestrator.messages import ToolCall, Usage
 from orchestrator.testing.bedrock_server import BedrockServer, Reply, fail, frame_of, metadata, say, stream
 from orchestrator.testing.conformance import CannotPlay, Harness
 
-_KEY, _SECRET = "AKIAKITKITKITKITKIT0", "kit-secret-access-key-0123456789"  # noqa: S105 - made up
+_KEY, _SECRET = "AKIAKITKITKITKITKIT0", "kit-secret-access-key-0123456789"
 _STOP = {"messageStop": {"stopReason": "end_turn"}}
 _REFUSALS: Mapping[type[ProviderError], tuple[int, str, str]] = {
     AuthFailed: (403, "UnrecognizedClientException", "The security token included in the request is invalid."),

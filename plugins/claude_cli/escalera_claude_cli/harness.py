@@ -96,14 +96,19 @@ class ClaudeHarness(Harness):
         self._program.add(READ_LINE, *map(_line, _begun("wren ")), FLOOD)
 
     def uses_tool(self) -> None:
-        call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}}
+        call: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}}
         result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.txt", "is_error": False}
-        lines = [_INIT, _assistant(call), {"type": "user", "message": {"role": "user", "content": [result]}}, *_whole("There is a.txt.", None)[1:]]
+        lines: list[Mapping[str, Any]] = [
+            _INIT,
+            _assistant(call),
+            {"type": "user", "message": {"role": "user", "content": [result]}},
+            *_whole("There is a.txt.", None)[1:],
+        ]
         self._program.add(READ_LINE, *map(_line, lines), READ)
 
     def asks(self) -> None:
         wanted = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "touch made.txt"}}
-        asked = [_INIT, {"type": "control_request", "request_id": "ask-1", "request": wanted}]
+        asked: list[Mapping[str, Any]] = [_INIT, {"type": "control_request", "request_id": "ask-1", "request": wanted}]
         self._program.add(READ_LINE, *map(_line, asked), READ_LINE, *map(_line, _whole("As you like.", None)[1:]), READ)
 
     def fails(self, error: type[ProviderError], *, retry_after: float | None = None) -> None:

@@ -120,7 +120,9 @@ class OpenRouterHarness(OpenAIHarness):
 
     def fails(self, error: type[ProviderError], *, retry_after: float | None = None) -> None:
         if error is Overloaded:
-            self._server.add(json_reply({"error": {"code": 503, "message": "Provider overloaded", "metadata": {"error_type": "provider_overloaded"}}}, status=503))
+            self._server.add(
+                json_reply({"error": {"code": 503, "message": "Provider overloaded", "metadata": {"error_type": "provider_overloaded"}}}, status=503)
+            )
         else:
             super().fails(error, retry_after=retry_after)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.errors import Cancelled
-from orchestrator.providers import Cancel, TextDelta
+from orchestrator.providers import Cancel, Request, TextDelta
 from orchestrator.testing.conformance.checks.check import Check, streams
 from orchestrator.testing.conformance.checks.streaming import ANSWER
 from orchestrator.testing.conformance.harness import CannotPlay
@@ -70,16 +70,16 @@ def after_a_failure(stage: Stage) -> None:
         stage.run(request)
 
 
-def _in_silence(stage: Stage, request: object = None) -> Turn:
+def _in_silence(stage: Stage, request: Request | None = None) -> Turn:
     """A turn whose backend has been asked and says nothing."""
     stage.harness.hangs()
     try:
         calls = stage.harness.calls()
     except CannotPlay:
-        turn = stage.begin(request)  # type: ignore[arg-type]  # a request or none
+        turn = stage.begin(request)
         turn.ended(stage.harness.pace)
         return turn
-    turn = stage.begin(request)  # type: ignore[arg-type]  # as above
+    turn = stage.begin(request)
     stage.reached(calls)
     return turn
 

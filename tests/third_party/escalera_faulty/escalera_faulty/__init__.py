@@ -5,7 +5,7 @@ import os
 from orchestrator.hookspecs import hookimpl
 from orchestrator.providers import ProviderKind
 
-if os.environ.get("ESCALERA_FAULT") == "imports_its_sdk":
+if os.environ.get("KIT_FAULT") == "imports_its_sdk":
     from escalera_faulty_sdk import Client  # noqa: F401 - the fault
 
 
@@ -14,5 +14,5 @@ def escalera_provider_kinds():
     from escalera_faulty.options import LaxOptions, Options
     from escalera_faulty.provider import FaultyProvider
 
-    lax = os.environ.get("ESCALERA_FAULT") == "takes_misspelt_options"
+    lax = os.environ.get("KIT_FAULT") == "takes_misspelt_options"
     return [ProviderKind("faulty", LaxOptions if lax else Options, FaultyProvider, summary="breaks its promises, one at a time")]

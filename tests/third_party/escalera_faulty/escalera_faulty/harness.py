@@ -62,7 +62,7 @@ class FaultyHarness(Harness):
 
     def options(self) -> Mapping[str, object]:
         """The options of an agent on this server."""
-        return {"base_url": self._server.url, "model": "m", "api_key": KEY, "fault": os.environ.get("ESCALERA_FAULT", "")}
+        return {"base_url": self._server.url, "model": "m", "api_key": KEY, "fault": os.environ.get("KIT_FAULT", "")}
 
     def calls(self) -> int:
         """Calls that would have cost tokens."""

@@ -104,9 +104,8 @@ class Answer:
 
     def finish(self) -> Iterator[Event]:
         """The message and the end. Raises where the answer is none."""
-        if self._end is None:
-            if self.fault == "takes_a_cut_for_an_end" and self.text:
-                self._end = "stop"
+        if self._end is None and self.fault == "takes_a_cut_for_an_end" and self.text:
+            self._end = "stop"
         if self._end is None:
             raise Incomplete("the answer broke off before its end", partial=self.text)
         parts: list[Part] = [*([Text(self.text)] if self.text else []), *self._calls]
