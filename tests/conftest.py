@@ -29,12 +29,14 @@ from orchestrator.store.sqlite import SqliteStore, open_store
 from orchestrator.tags import TagKind
 from orchestrator.tags import tag as tag_of
 from orchestrator.templates import Templates
+from orchestrator.testing import hand_clock
 from orchestrator.testing.fake_provider import FakeProvider, Script, fake_kind
 from orchestrator.testing.hand_clock import HandClock
 
 from .sites import Site
 
 NONCE = "nonce234"
+START = hand_clock.START
 TOOLS = Capabilities(takes_tools=True)
 OWN = Capabilities(keeps_conversation=True, profile="none")
 """An agent with a conversation of its own."""

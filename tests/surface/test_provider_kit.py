@@ -37,7 +37,13 @@ def test_a_fault_is_a_line_of_the_table_and_the_exit_code(faulty: Shell) -> None
 def test_without_a_fault_it_is_a_document_and_exit_code_0(faulty: Shell) -> None:
     document = faulty.json("plugins", "check", "faulty", "--json")
 
-    assert (document["kind"], document["distribution"], document["version"], document["kit"], document["api_level"]) == ("faulty", "escalera-faulty", "1.0", 1, 1)
+    assert (document["kind"], document["distribution"], document["version"], document["kit"], document["api_level"]) == (
+        "faulty",
+        "escalera-faulty",
+        "1.0",
+        1,
+        1,
+    )
     assert document["ok"] is True
     assert document["counts"]["failed"] == 0
     assert sum(document["counts"].values()) == len(document["checks"])
