@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from importlib.metadata import entry_points, packages_distributions, version
+from importlib.metadata import entry_points
 
 from orchestrator.errors import PluginError
 from orchestrator.hookspecs import PROJECT
@@ -18,7 +18,7 @@ HARNESSES = "escalera.provider_tests"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A kind, the module of its plugin, and the distribution that brings it."""
+    """A kind, the module of its plugin, empty where it is not known, and the distribution that brings it."""
 
     kind: ProviderKind
     module: str
@@ -29,7 +29,7 @@ class Subject:
 def subject_of(named: ProviderKind | str) -> Subject:
     """A `ProviderKind`, the name of an installed kind, or `module:kind`. Raises `PluginError` for one that is not there."""
     if isinstance(named, ProviderKind):
-        return _described(named, getattr(named.factory, "__module__", "") or "")
+        return Subject(named, "")
     module, colon, kind = named.partition(":")
     return _in_module(module, kind) if colon else installed_subject(named, PluginManager.load(installed_entry_points()))
 
@@ -70,5 +70,8 @@ def _in_module(module: str, name: str) -> Subject:
 
 
 def _described(kind: ProviderKind, module: str) -> Subject:
-    names = packages_distributions().get(module.partition(".")[0], [])
-    return Subject(kind, module, names[0], version(names[0])) if names else Subject(kind, module)
+    """With the distribution whose plugin lies in the same package, if there is one."""
+    for entry in installed_entry_points():
+        if entry.module.partition(".")[0] == module.partition(".")[0] and entry.dist is not None:
+            return Subject(kind, entry.module, entry.dist.name, entry.dist.version)
+    return Subject(kind, module)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from orchestrator.providers import CheckResult
 from orchestrator.testing.conformance.checks.check import Check
 from orchestrator.testing.conformance.checks.streaming import ANSWER
+from orchestrator.testing.conformance.harness import CannotPlay
 from orchestrator.testing.conformance.stage import Stage
 from orchestrator.testing.conformance.turns import Fault
 
@@ -32,6 +33,8 @@ print(" ".join(sorted(name for name in new if not name.startswith("_"))))
 
 
 def importing(stage: Stage) -> None:
+    if not stage.module:
+        raise CannotPlay("the kind was given as an object, so the module of its plugin is not known")
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run([sys.executable, "-c", _IMPORTING, stage.module], env=environ, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
