@@ -23,6 +23,7 @@ FAULTS = {
     "says_its_key_in_errors": "secrets.errors",
     "shows_its_key_in_previews": "secrets.preview",
     "represents_itself_with_its_key": "secrets.repr",
+    "says_its_key_in_checks": "secrets.check",
     "logs_its_key": "secrets.log",
     "notes_its_key": "secrets.wire",
     "imports_its_sdk": "import.cost",

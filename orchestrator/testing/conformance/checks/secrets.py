@@ -36,6 +36,12 @@ def in_representations(stage: Stage) -> None:
     _keeps(_secrets(stage), repr(stage.provider) + str(stage.provider), "the representation of the provider")
 
 
+def in_checks(stage: Stage) -> None:
+    stage.harness.is_well()
+    result = stage.provider.check()
+    _keeps(_secrets(stage), f"{result.detail}\n{result.hint}\n{result!r}", "what its `check` says")
+
+
 def in_the_log(stage: Stage) -> None:
     secrets = _secrets(stage)
     kept = _Kept()
@@ -100,6 +106,7 @@ CHECKS = (
     Check("secrets.errors", "no error says a credential, nor does its chain of causes", in_errors),
     Check("secrets.preview", "a preview shows `***` in place of credentials", in_previews, needs=()),
     Check("secrets.repr", "no representation shows a credential", in_representations, needs=()),
+    Check("secrets.check", "a check says no credential", in_checks, needs=()),
     Check("secrets.log", "nothing that is logged holds a credential", in_the_log),
     Check("secrets.wire", "what is noted of the wire holds no credential", on_the_wire),
 )

@@ -111,6 +111,9 @@ class FaultyProvider:
             yield from answer.feed(b'{"end": "stop"}\n')
             yield from answer.finish()
 
+    def _whispered(self) -> str:
+        return f" to {self._key()}" if self._fault == "says_its_key_in_checks" else ""
+
     def __repr__(self) -> str:
         return f"FaultyProvider({self._key() if self._fault == 'represents_itself_with_its_key' else '***'})"
 
@@ -127,7 +130,7 @@ class FaultyProvider:
             connection.close()
         if status in (401, 403):
             return CheckResult(False, "no_credentials", f"{self._options.base_url} does not take the key", "Set api_key.")
-        return CheckResult(status == 200, "works" if status == 200 else "error", f"{self._options.base_url} answers with HTTP {status}")
+        return CheckResult(status == 200, "works" if status == 200 else "error", f"{self._options.base_url} answers with HTTP {status}{self._whispered()}")
 
     def _call(self, request: Request, stop: Stop) -> Iterator[Head | bytes]:
         """In the reading thread: the head, then line after line. `stop` shuts the socket, which ends whatever blocks here."""
