@@ -27,12 +27,13 @@ def script() -> str:
     lines = ["set -eu"]
     for kind, text in blocks():
         language, _, about = kind.partition(" ")
-        if about == "fails":
+        if "fails" in about:
             lines.append(f"if (\n{text}); then echo 'this should have failed' >&2; exit 99; fi")
         elif language == "sh":
             lines.append(text)
         elif about:
-            lines.append(f"cat >{about} <<'END OF FILE'\n{text}END OF FILE")
+            file = about.removeprefix('title="').removesuffix('"')
+            lines.append(f"cat >{file} <<'END OF FILE'\n{text}END OF FILE")
     return "\n".join(lines)
 
 
