@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
@@ -41,13 +43,23 @@ def write_package(name: str, style: Style, parent: Path, *, version: str, api_le
     try:
         if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
             raise UsageError(f"{folder} is there already and is no empty folder; nothing was written", hint="choose another name, or move it away")
-        for path, text in files:
-            place = folder / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, "utf-8")
+        _write(folder, files)
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}", hint="call it in a folder that you may write to") from error
     return folder, [path for path, _ in files]
+
+
+def _write(folder: Path, files: Sequence[tuple[str, str]]) -> None:
+    """All of it or nothing: it takes its place once it is whole."""
+    unfinished = folder.with_name(f".{folder.name}.unfinished-{os.getpid()}")
+    try:
+        for path, text in files:
+            place = unfinished / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, "utf-8")
+        unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _values(name: str, style: Style, version: str, api_level: int) -> dict[str, str]:

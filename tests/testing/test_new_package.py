@@ -82,8 +82,18 @@ def test_a_link_or_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+def test_where_nothing_can_be_written_nothing_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+
+    with pytest.raises(UsageError, match=r"escalera-wren cannot be written: Not a directory"):
+        write("wren", "http", tmp_path / "file")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     (tmp_path / "escalera-wren").mkdir()
 
     assert (write("wren", "subprocess", tmp_path) / "escalera_wren" / "provider.py").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["escalera-wren"]
     assert not any(name.startswith("escalera_wren") for name in sys.modules)
