@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from orchestrator.messages import Message, Text
 from orchestrator.providers import AgentContext, Cancel, Conversation, Event, Provider, ProviderKind, Request, SystemBlock, Timeouts, ToolSchema, Wire
-from orchestrator.testing.conformance.harness import Harness
+from orchestrator.testing.conformance.harness import CannotPlay, Harness
 from orchestrator.testing.conformance.leftovers import Open, left_since, what_is_open
 from orchestrator.testing.conformance.turns import Fault, Turn
 from orchestrator.testing.conformance.watch import Watch
@@ -122,10 +122,23 @@ class Stage:
             raise Fault("showed nothing of what the backend had said" if turn.error is None else f"failed: {turn.error!r}")
         return turn
 
-    def reached(self, before: int) -> None:
-        """Wait until the backend has had one call more."""
+    def in_the_middle(self, text: str, request: Request | None = None) -> Turn:
+        """A turn whose backend says `text` and then hangs: some of it is shown, or, where nothing is shown before the end, the call has arrived."""
+        self.harness.hangs(text)
+        return self.begun(self.begin(request)) if text and self.provider.capabilities.streams else self.arrived(request)
+
+    def arrived(self, request: Request | None = None) -> Turn:
+        """A turn whose call has reached the backend; where the harness does not count calls, one that had time for it."""
+        try:
+            before = self.harness.calls()
+        except CannotPlay:
+            turn = self.begin(request)
+            turn.ended(self.harness.pace)
+            return turn
+        turn = self.begin(request)
         if not self._eventually(lambda: self.harness.calls() > before):
             raise Fault("no call reached the backend")
+        return turn
 
     def _eventually(self, holds: Callable[[], bool]) -> bool:
         wait = threading.Event()

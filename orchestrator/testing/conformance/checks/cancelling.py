@@ -6,7 +6,6 @@ from orchestrator.errors import Cancelled
 from orchestrator.providers import Cancel, Request, TextDelta
 from orchestrator.testing.conformance.checks.check import Check, streams
 from orchestrator.testing.conformance.checks.streaming import ANSWER
-from orchestrator.testing.conformance.harness import CannotPlay
 from orchestrator.testing.conformance.stage import Stage
 from orchestrator.testing.conformance.turns import Fault, Turn
 
@@ -72,16 +71,7 @@ def after_a_failure(stage: Stage) -> None:
 
 def _in_silence(stage: Stage, request: Request | None = None) -> Turn:
     """A turn whose backend has been asked and says nothing."""
-    stage.harness.hangs()
-    try:
-        calls = stage.harness.calls()
-    except CannotPlay:
-        turn = stage.begin(request)
-        turn.ended(stage.harness.pace)
-        return turn
-    turn = stage.begin(request)
-    stage.reached(calls)
-    return turn
+    return stage.in_the_middle("", request)
 
 
 def _warm(stage: Stage) -> None:

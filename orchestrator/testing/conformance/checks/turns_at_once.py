@@ -5,7 +5,7 @@ from __future__ import annotations
 from orchestrator.testing.conformance.checks.check import Check
 from orchestrator.testing.conformance.harness import CannotPlay
 from orchestrator.testing.conformance.stage import Stage
-from orchestrator.testing.conformance.turns import Fault, Turn
+from orchestrator.testing.conformance.turns import Fault
 
 FIRST, SECOND = "The first one said this", "A robin."
 
@@ -13,7 +13,7 @@ FIRST, SECOND = "The first one said this", "A robin."
 def apart(stage: Stage) -> None:
     if not stage.harness.exact:
         raise CannotPlay("the backend may take one turn after the other, and its words are its own")
-    first = _begun(stage, FIRST)
+    first = stage.in_the_middle(FIRST)
     stage.harness.answers(SECOND)
     second = stage.run()
     second.succeeded()
@@ -28,26 +28,10 @@ def apart(stage: Stage) -> None:
 def cancelled_apart(stage: Stage) -> None:
     if not stage.harness.exact:
         raise CannotPlay("the backend may take one turn after the other")
-    first, second = _begun(stage, FIRST), _begun(stage, SECOND)
+    first, second = stage.in_the_middle(FIRST), stage.in_the_middle(SECOND)
     first.stop(stage.harness.release_limit)
     if second.ended(stage.harness.pace):
         raise Fault(f"cancelling one turn ended another one: {second.error!r}")
-
-
-def _begun(stage: Stage, text: str) -> Turn:
-    """A turn in the middle of its answer, or, where nothing of it is shown before the end, with its call at the backend."""
-    stage.harness.hangs(text)
-    if stage.provider.capabilities.streams:
-        return stage.begun(stage.begin())
-    try:
-        calls = stage.harness.calls()
-    except CannotPlay:
-        turn = stage.begin()
-        turn.ended(stage.harness.pace)
-        return turn
-    turn = stage.begin()
-    stage.reached(calls)
-    return turn
 
 
 CHECKS = (

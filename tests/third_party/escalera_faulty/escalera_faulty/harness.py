@@ -46,7 +46,7 @@ class FaultyHarness(Harness):
 
     kind = "escalera_faulty:faulty"
     secrets = (KEY,)
-    pace, release_limit, limit, samples = 0.15, 0.5, 3.0, 12
+    pace, release_limit, limit, samples = 0.2, 1.5, 4.0, 12
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
