@@ -406,15 +406,21 @@ class BriefSize(TypedDict):
 
     source: Literal["user", "primary", "prompt"]
     chars: Count
+    carried: NotRequired[bool]
+    """Whether an escalation turn has told it before."""
 
 
 class NeedPlace(TypedDict):
-    """The need as it stood; its text is told in the turn that set it."""
+    """The need as it stood, or the last one as it was when it went; its text is told in the turn that set it."""
 
     status: NeedStatus
     label: NotRequired[Literal["current", "verify"]]
     turn_index: NotRequired[Count]
     source: NotRequired[NeedSource]
+    chars: NotRequired[Count]
+    during: NotRequired[bool]
+    """Whether a turn set it itself."""
+    updated_at: NotRequired[Moment]
 
 
 Spans = list[Annotated[list[Count], Schema(minItems=2, maxItems=2)]]
@@ -447,6 +453,8 @@ class ReceiptPercepts(TypedDict):
     sent: list[Stated]
     count: Count
     withheld: Count
+    over: NotRequired[Count]
+    """How many of the withheld ones a limit kept back."""
 
 
 class ReceiptReport(TypedDict):

@@ -117,7 +117,7 @@ def fit(
     if scope.name == "none":
         return _fitted((), log, scope, profile, budget=False)
     room = None if available is None else available - reserve
-    units = (_weigh(unit, viewer, profile) for unit in keep_order(log, scope, returning_boundary=returning_boundary, continuing=continuing))
+    units = (weigh(unit, viewer, profile) for unit in keep_order(log, scope, returning_boundary=returning_boundary, continuing=continuing))
     read, complete = _read(units, available, room)
     if available is None or room is None or (complete and sum(item.full for item in read) <= available):
         return _fitted(read, log, scope, profile, budget=False)
@@ -174,7 +174,7 @@ def _continues(turn: Turn, first: Turn) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Weighed:
+class Weighed:
     """A unit with its messages and two sizes from one rendering: as it is, and with every tool result shortened."""
 
     unit: Unit
@@ -187,19 +187,21 @@ class _Weighed:
 
     @property
     def short(self) -> int:
+        """With every tool result shortened."""
         return self.full - sum(self.savings)
 
 
-def _weigh(unit: Unit, viewer: Viewer, profile: WireProfile) -> _Weighed:
+def weigh(unit: Unit, viewer: Viewer, profile: WireProfile) -> Weighed:
+    """The unit as that agent sees it."""
     unit = tidy_unit(unit, viewer)
     messages = settle(show_unit(unit, viewer), profile)
     savings = tuple([_saving(part) for turn in unit.turns for part in turn.steps if isinstance(part, ToolResult)])
-    return _Weighed(unit, messages, measure(messages), savings)
+    return Weighed(unit, messages, measure(messages), savings)
 
 
-def _read(units: Iterable[_Weighed], available: int | None, room: int | None) -> tuple[list[_Weighed], bool]:
+def _read(units: Iterable[Weighed], available: int | None, room: int | None) -> tuple[list[Weighed], bool]:
     """What has to be looked at, and whether that is everything: no more once a turn will have to be dropped."""
-    read: list[_Weighed] = []
+    read: list[Weighed] = []
     full = short = 0
     for item in units:
         read.append(item)
@@ -210,7 +212,7 @@ def _read(units: Iterable[_Weighed], available: int | None, room: int | None) ->
     return read, True
 
 
-def _kept(read: Sequence[_Weighed], room: int) -> Iterator[_Weighed]:
+def _kept(read: Sequence[Weighed], room: int) -> Iterator[Weighed]:
     """The first ones that fit with their tool results shortened."""
     for item in read:
         room -= item.short
@@ -222,10 +224,10 @@ def _kept(read: Sequence[_Weighed], room: int) -> Iterator[_Weighed]:
 # -- giving up ------------------------------------------------------------------------------------
 
 
-def _shorten_oldest(read: Sequence[_Weighed], room: int, viewer: Viewer, profile: WireProfile) -> list[_Weighed]:
+def _shorten_oldest(read: Sequence[Weighed], room: int, viewer: Viewer, profile: WireProfile) -> list[Weighed]:
     """Tool results shortened, oldest first, until everything fits."""
     excess = sum(item.full for item in read) - room
-    done: list[_Weighed] = []
+    done: list[Weighed] = []
     for item in sorted(read, key=_place):
         count = 0
         while excess > 0 and count < len(item.savings):
@@ -235,7 +237,7 @@ def _shorten_oldest(read: Sequence[_Weighed], room: int, viewer: Viewer, profile
     return done
 
 
-def _shorten(item: _Weighed, viewer: Viewer, profile: WireProfile, *, count: int | None = None) -> _Weighed:
+def _shorten(item: Weighed, viewer: Viewer, profile: WireProfile, *, count: int | None = None) -> Weighed:
     """With its oldest `count` tool results shortened, or all of them."""
     if not any(item.savings[:count]):
         return item
@@ -250,7 +252,7 @@ def _shorten(item: _Weighed, viewer: Viewer, profile: WireProfile, *, count: int
     touched = tuple(new.index for new, old in zip(turns, item.unit.turns, strict=True) if new is not old)
     unit = replace(item.unit, turns=tuple(turns))
     messages = settle(show_unit(unit, viewer), profile)
-    return _Weighed(unit, messages, measure(messages), shortened=touched)
+    return Weighed(unit, messages, measure(messages), shortened=touched)
 
 
 def stub(part: Part) -> Part:
@@ -270,11 +272,11 @@ def stub_text(content: str) -> str:
     return f"{content[:_HEAD]}\n… {len(content) - _HEAD - _TAIL} characters cut …\n{content[-_TAIL:]}"
 
 
-def _without_batches(item: _Weighed, room: int, viewer: Viewer, profile: WireProfile) -> list[_Weighed]:
+def _without_batches(item: Weighed, room: int, viewer: Viewer, profile: WireProfile) -> list[Weighed]:
     """The newest unit alone, without as many of its oldest tool batches as it takes to fit; nothing if that is not enough."""
     item = _shorten(item, viewer, profile)
 
-    def without(count: int) -> _Weighed:
+    def without(count: int) -> Weighed:
         messages = settle(show_unit(item.unit, viewer, skip=count), profile)
         return replace(item, messages=messages, full=measure(messages), savings=(), cut=_cut(item.unit, count))
 
@@ -293,7 +295,7 @@ def _cut(unit: Unit, count: int) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _fitted(kept: Iterable[_Weighed], log: TurnLog, scope: Scope, profile: WireProfile, *, budget: bool) -> Fitted:
+def _fitted(kept: Iterable[Weighed], log: TurnLog, scope: Scope, profile: WireProfile, *, budget: bool) -> Fitted:
     items = sorted(kept, key=_place)
     sent = tuple(sorted(turn.index for item in items for turn in item.unit.turns))
     return Fitted(
@@ -306,8 +308,8 @@ def _fitted(kept: Iterable[_Weighed], log: TurnLog, scope: Scope, profile: WireP
     )
 
 
-def _place(item: _Weighed) -> tuple[bool, int]:
+def _place(item: Weighed) -> tuple[bool, int]:
     return item.unit.pending, item.unit.place
 
 
-__all__ = ["STUB_CHARS", "Dropped", "Fitted", "LeftOut", "Why", "fit", "keep_order", "stub", "stub_text"]
+__all__ = ["STUB_CHARS", "Dropped", "Fitted", "LeftOut", "Weighed", "Why", "fit", "keep_order", "stub", "stub_text", "weigh"]
