@@ -118,5 +118,3 @@ class Case:
     decisions: dict[tuple[object, ...], Decision | None] = field(default_factory=dict)
     texts: dict[tuple[object, ...], str] = field(default_factory=dict)
     """Orientations."""
-    free: tuple[Sent, int] | None = None
-    """What a primary without a conversation of its own is sent where no limit cuts anything, and its size in characters."""

@@ -27,7 +27,7 @@ from orchestrator.tuning.knobs import NEED, Variant, basis
 from orchestrator.tuning.past import Past, PastLog, PastTurn
 from orchestrator.tuning.sizes import Ledger
 from orchestrator.tuning.telling import Digests, Script
-from orchestrator.tuning.weighing import Desk, Weighing, primary_sent
+from orchestrator.tuning.weighing import Desk, PrimaryWeighing, Weighing
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Replay:
         self._counted: set[str] = set()
         self._need: NeedReport | None = None
         self._limits: dict[tuple[str, int], list[Limits]] = {}
+        self._weighings: dict[tuple[object, ...], PrimaryWeighing] = {}
         self._grouped: dict[tuple[object, ...], list[tuple[Limits, list[int]]]] = {}
         self._kept_limits: list[Limits] = []
         self._expiries = [(place, variant) for place, variant in enumerate(variants) if variant.limit == NEED]
@@ -69,6 +70,7 @@ class Replay:
         for item in self._past.turns:
             self._log.at(item.turn.index)
             self._digests.forget()
+            self._weighings.clear()
             done = self._turn(item)
             self._note(item)
             yield done
@@ -111,7 +113,7 @@ class Replay:
         others: dict[int, Sent] = {}
         for other, places in self._groups(case, limits):
             sent, _ = self._evaluate(case, other, case.receipt.facts, case.need, None)
-            if not _is_same(sent, base):
+            if sent is not base and sent != base:
                 others.update(dict.fromkeys(places, sent))
         return others
 
@@ -129,7 +131,7 @@ class Replay:
         sent, after = done
         if case.keeps:
             self._states[place][case.turn.agent] = after
-        if not _is_same(sent, base):
+        if sent is not base and sent != base:
             others[place] = sent
 
     def _groups(self, case: Case, limits: Limits) -> list[tuple[Limits, list[int]]]:
@@ -271,19 +273,26 @@ class Replay:
         decision = self._decided(case, limits, facts)
         budget = self._budget(case, limits)
         remembers = (limits.percept_inject_max, limits.percept_inject_max_bytes) if case.chosen or case.receipt.report.percepts.over else None
+        if decision is None and not case.keeps:
+            return self._primary(case, limits, need, remembers, budget), None
         decided = None if decision is None else (decision.mode, len(decision.reasons), decision.reasons[0].rule)
         digests = limits.context_budget_chars if case.keeps or decision is not None else None
         key = (decided, budget, digests, remembers, need, state)
         if key not in case.memo:
             desk = Desk(self._digests, self._script, self._facts, lambda: self._ledger(case), lambda: self._new(case, budget[1]))
-            if decision is None and not case.keeps:
-                case.memo[key] = primary_sent(desk, case, limits, need, budget), None
-            else:
-                goes_on = None if state is None or state.role is not case.turn.role or self._starts(case, decision, state) else state
-                weighing = Weighing(desk, case, limits, decision, need, goes_on, budget)
-                sent = weighing.sent()
-                case.memo[key] = sent, weighing.after(sent, state) if case.keeps else None
+            goes_on = None if state is None or state.role is not case.turn.role or self._starts(case, decision, state) else state
+            weighing = Weighing(desk, case, limits, decision, need, goes_on, budget)
+            sent = weighing.sent()
+            case.memo[key] = sent, weighing.after(sent, state) if case.keeps else None
         return case.memo[key]
+
+    def _primary(self, case: Case, limits: Limits, need: ToldNeed, remembers: object, budget: tuple[int | None, int | None]) -> Sent:
+        """A primary without a conversation of its own: everything but its budget is looked at once."""
+        key = (need, remembers)
+        if key not in self._weighings:
+            desk = Desk(self._digests, self._script, self._facts, lambda: self._ledger(case), lambda: self._new(case, budget[1]))
+            self._weighings[key] = PrimaryWeighing(desk, case, limits, need)
+        return self._weighings[key].sent(budget)
 
     def _budget(self, case: Case, limits: Limits) -> tuple[int | None, int | None]:
         """The limit in characters, measured and assumed; the one of then where nothing that it follows from is another."""
@@ -328,8 +337,3 @@ def _projected(limits: Limits, reader: Reader, escalates: bool, remembers: bool)
     told = (limits.percept_inject_max, limits.percept_inject_max_bytes) if remembers else None
     decided = (limits.returning_fresh_start_local_turns, limits.context_budget_chars) if escalates else None
     return decided, told, basis(limits, reader.window)
-
-
-def _is_same(one: Sent, other: Sent) -> bool:
-    """Whether nothing that is counted differs."""
-    return one is other or one == other

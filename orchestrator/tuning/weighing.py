@@ -26,6 +26,7 @@ from orchestrator.tuning.sizes import Fit, Ledger
 from orchestrator.tuning.telling import Digests, Script
 
 _OVERHEAD = " " * PART_OVERHEAD
+_ALL = Scope("all")
 _FULL = (Mode.FIRST, Mode.FRESH_START)
 
 
@@ -260,32 +261,41 @@ def _tokens_with(chars: int, told: str) -> int:
     return math.ceil((chars - len(told) + plain) / CHARS_PER_TOKEN + wide)
 
 
-def primary_sent(desk: Desk, case: Case, limits: Limits, need: ToldNeed, budget: tuple[int | None, int | None]) -> Sent:
-    """What a primary without a conversation of its own is sent: it is told of its need and no more, so there is nothing but the history to fit."""
-    if case.way.brief is not None:
-        return Sent(_primary_chosen(case), nothing=True)
-    sent = _primary_within(desk, case, limits, need, budget[0])
-    return _primary_within(desk, case, limits, need, budget[1]) if sent.refused and budget[1] != budget[0] else sent
+class PrimaryWeighing:
+    """One turn of a primary without a conversation of its own: it is told of its need and no more, so there is nothing but the history to fit."""
 
+    def __init__(self, desk: Desk, case: Case, limits: Limits, need: ToldNeed) -> None:
+        self._desk, self._case, self._ledger = desk, case, desk.ledger()
+        self._chosen = _primary_chosen(case)
+        self._facts = desk.facts.choose(case, limits, None)
+        self._told = desk.script.primary((need.status, need.chars, need.label, case.receipt.conversation_lost), lambda: _primary_situation(case, need))
+        parts = case.receipt.report.budget.parts
+        self._rest = parts["system"] + parts["tools"] + parts["prompt"] + self._facts.chars
+        self._fixed = self._rest + measure_text(self._told)
+        everything = self._ledger.fit(case.turn.index, _ALL, available=None, reserve=0, returning=None, continuing=case.turn.continues)
+        self._everything = _sent(desk, case, self._chosen, self._told, self._facts, everything)
+        self._most = self._fixed + everything.chars
 
-def _primary_within(desk: Desk, case: Case, limits: Limits, need: ToldNeed, limit: int | None) -> Sent:
-    facts = desk.facts.choose(case, limits, None)
-    told = desk.script.primary((need.status, need.chars, need.label, case.receipt.conversation_lost), lambda: _primary_situation(case, need))
-    parts = case.receipt.report.budget.parts
-    rest = parts["system"] + parts["tools"] + parts["prompt"] + facts.chars
-    index, scope, ledger = case.turn.index, Scope("all"), desk.ledger()
-    everything = ledger.fit(index, scope, available=None, reserve=0, returning=None, continuing=case.turn.continues)
-    fixed = rest + measure_text(told)
-    if limit is None or fixed + everything.chars <= limit:
-        return _sent(desk, case, _primary_chosen(case), told, facts, everything)
-    if fixed > limit:
-        return Sent(_primary_chosen(case), refused=1, key=("refused",))
-    fit = ledger.fit(index, scope, available=limit - fixed, reserve=desk.script.line_chars(index, told), returning=None, continuing=case.turn.continues)
-    if fit.dropped or fit.rounds:
-        told = desk.script.with_line(told, fit.dropped, fit.rounds)
-    if rest + measure_text(told) + fit.chars > limit:
-        return Sent(_primary_chosen(case), refused=1, key=("refused",))
-    return _sent(desk, case, _primary_chosen(case), told, facts, fit)
+    def sent(self, budget: tuple[int | None, int | None]) -> Sent:
+        if self._case.way.brief is not None:
+            return Sent(self._chosen, nothing=True)
+        sent = self._within(budget[0])
+        return self._within(budget[1]) if sent.refused and budget[1] != budget[0] else sent
+
+    def _within(self, limit: int | None) -> Sent:
+        if limit is None or self._most <= limit:
+            return self._everything
+        case, script, told = self._case, self._desk.script, self._told
+        if self._fixed > limit:
+            return Sent(self._chosen, refused=1, key=("refused",))
+        index = case.turn.index
+        reserve = script.line_chars(index, told)
+        fit = self._ledger.fit(index, _ALL, available=limit - self._fixed, reserve=reserve, returning=None, continuing=case.turn.continues)
+        if fit.dropped or fit.rounds:
+            told = script.with_line(told, fit.dropped, fit.rounds)
+        if self._rest + measure_text(told) + fit.chars > limit:
+            return Sent(self._chosen, refused=1, key=("refused",))
+        return _sent(self._desk, case, self._chosen, told, self._facts, fit)
 
 
 def _primary_chosen(case: Case) -> Chosen:
