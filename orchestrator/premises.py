@@ -309,19 +309,25 @@ class Premises:
 
     def templates(self, project: Project) -> Templates:
         """The texts: the user's own, the project's where they are trusted, the plugins', the built-in ones."""
-        from orchestrator.templates import Override, Templates, overrides_in
+        from orchestrator.templates import Templates
 
-        folders = self.hooks.template_folders()
-        self.tell_once(*folders.notices)
-        overrides = [
-            *overrides_in(self.paths.config / "templates", "user"),
-            *(Override(part.path, "project", part.content, accepted=part.accepted) for part in project.templates),
-            *(override for plugin, folder in folders.values for override in overrides_in(folder, "plugin", plugin=plugin.name)),
-        ]
+        overrides = self.overrides(project)
         if self._templates is None or self._templates[0] != overrides:  # what did not change is not read and compiled again
             before = None if self._templates is None else self._templates[1]
             self._templates = overrides, Templates(overrides, tell=self.tell_once, before=before)
         return self._templates[1]
+
+    def overrides(self, project: Project) -> list[Override]:
+        """The files that may stand in for built-in texts."""
+        from orchestrator.templates import Override, overrides_in
+
+        folders = self.hooks.template_folders()
+        self.tell_once(*folders.notices)
+        return [
+            *overrides_in(self.paths.config / "templates", "user"),
+            *(Override(part.path, "project", part.content, accepted=part.accepted) for part in project.templates),
+            *(override for plugin, folder in folders.values for override in overrides_in(folder, "plugin", plugin=plugin.name)),
+        ]
 
     @property
     def expiry(self) -> Expiry:
