@@ -29,6 +29,9 @@ from orchestrator.tuning.sizes import Ledger
 from orchestrator.tuning.telling import Digests, Script
 from orchestrator.tuning.weighing import Desk, PrimaryWeighing, Weighing
 
+Budget = tuple[int | None, int | None]
+"""The limit in characters, by the measured ratio and by the assumed one; `None` is no limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
@@ -61,7 +64,7 @@ class Replay:
         self._need: NeedReport | None = None
         self._limits: dict[tuple[str, int], list[Limits]] = {}
         self._weighings: dict[tuple[object, ...], PrimaryWeighing] = {}
-        self._grouped: dict[tuple[object, ...], list[tuple[Limits, list[int]]]] = {}
+        self._grouped: dict[tuple[object, ...], list[tuple[Limits, Budget | None, list[int]]]] = {}
         self._kept_limits: list[Limits] = []
         self._expiries = [(place, variant) for place, variant in enumerate(variants) if variant.limit == NEED]
 
@@ -111,8 +114,12 @@ class Replay:
     def _by_limits(self, case: Case, base: Sent, limits: Limits) -> dict[int, Sent]:
         """Limits that come to the same for this kind of turn are looked at once."""
         others: dict[int, Sent] = {}
-        for other, places in self._groups(case, limits):
-            sent, _ = self._evaluate(case, other, case.receipt.facts, case.need, None)
+        facts, need = case.receipt.facts, case.need
+        for other, budget, places in self._groups(case, limits):
+            if facts is None:
+                sent = self._primary(case, other, need, budget or self._budget(case, other))
+            else:
+                sent, _ = self._evaluate(case, other, facts, need, None)
             if sent is not base and sent != base:
                 others.update(dict.fromkeys(places, sent))
         return others
@@ -134,15 +141,18 @@ class Replay:
         if sent is not base and sent != base:
             others[place] = sent
 
-    def _groups(self, case: Case, limits: Limits) -> list[tuple[Limits, list[int]]]:
-        """The limits that can matter, each with the places of its variants."""
+    def _groups(self, case: Case, limits: Limits) -> list[tuple[Limits, Budget | None, list[int]]]:
+        """The limits that can matter, each with its budget where that is the same in every turn, and with the places of its variants."""
         escalates, remembers = case.receipt.facts is not None, bool(case.chosen or case.receipt.report.percepts.over)
         key = (case.turn.agent, id(limits), escalates, remembers)
         if key not in self._grouped:
-            groups: dict[tuple[object, ...], tuple[Limits, list[int]]] = {}
+            groups: dict[tuple[object, ...], tuple[Limits, Budget | None, list[int]]] = {}
             for place, other in enumerate(self._applied(limits, case.turn.agent)):
                 if other is not limits:
-                    groups.setdefault(_projected(other, case.reader, escalates, remembers), (other, []))[1].append(place)
+                    kind = _projected(other, case.reader, escalates, remembers)
+                    if kind not in groups:
+                        groups[kind] = other, _fixed_budget(other, limits, case.reader), []
+                    groups[kind][2].append(place)
             groups.pop(_projected(limits, case.reader, escalates, remembers), None)
             self._grouped[key] = list(groups.values())
         return self._grouped[key]
@@ -272,9 +282,9 @@ class Replay:
         """What is sent, and the agent's own conversation afterwards."""
         decision = self._decided(case, limits, facts)
         budget = self._budget(case, limits)
-        remembers = (limits.percept_inject_max, limits.percept_inject_max_bytes) if case.chosen or case.receipt.report.percepts.over else None
         if decision is None and not case.keeps:
-            return self._primary(case, limits, need, remembers, budget), None
+            return self._primary(case, limits, need, budget), None
+        remembers = _remembering(case, limits)
         decided = None if decision is None else (decision.mode, len(decision.reasons), decision.reasons[0].rule)
         digests = limits.context_budget_chars if case.keeps or decision is not None else None
         key = (decided, budget, digests, remembers, need, state)
@@ -286,15 +296,15 @@ class Replay:
             case.memo[key] = sent, weighing.after(sent, state) if case.keeps else None
         return case.memo[key]
 
-    def _primary(self, case: Case, limits: Limits, need: ToldNeed, remembers: object, budget: tuple[int | None, int | None]) -> Sent:
+    def _primary(self, case: Case, limits: Limits, need: ToldNeed, budget: Budget) -> Sent:
         """A primary without a conversation of its own: everything but its budget is looked at once."""
-        key = (need, remembers)
+        key = (need, _remembering(case, limits))
         if key not in self._weighings:
             desk = Desk(self._digests, self._script, self._facts, lambda: self._ledger(case), lambda: self._new(case, budget[1]))
             self._weighings[key] = PrimaryWeighing(desk, case, limits, need)
         return self._weighings[key].sent(budget)
 
-    def _budget(self, case: Case, limits: Limits) -> tuple[int | None, int | None]:
+    def _budget(self, case: Case, limits: Limits) -> Budget:
         """The limit in characters, measured and assumed; the one of then where nothing that it follows from is another."""
         recorded, then = case.receipt.report.budget.limit_chars, case.receipt.limits
         window = case.reader.window
@@ -330,6 +340,19 @@ def _output(turn: Turn) -> int:
     """Tokens of the answer: as they were counted, else as its texts are estimated."""
     counted = None if turn.usage is None else turn.usage.output_tokens
     return sum(estimate_tokens(part_text(step)) for step in turn.steps) if counted is None else counted
+
+
+def _remembering(case: Case, limits: Limits) -> object:
+    """The limits of the facts, where there are any."""
+    return (limits.percept_inject_max, limits.percept_inject_max_bytes) if case.chosen or case.receipt.report.percepts.over else None
+
+
+def _fixed_budget(limits: Limits, then: Limits, reader: Reader) -> Budget | None:
+    """The budget, where it is neither the recorded one nor follows from a window and a measured ratio."""
+    now = basis(limits, reader.window)
+    if (reader.window is None and now[0] == "global") or now == basis(then, reader.window) or now[0] == "window":
+        return None
+    return now[1] or None, now[1] or None
 
 
 def _projected(limits: Limits, reader: Reader, escalates: bool, remembers: bool) -> tuple[object, ...]:

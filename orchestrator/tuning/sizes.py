@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -135,14 +135,15 @@ class Ledger:
         chars, tokens, sent, cut, key = newest.short, newest.short_tokens, newest.turns, _cut(newest), [newest.place]
         for row, first, end in stretches:
             begin = row.newest_within(first, end, room)
-            _, short, _, short_tokens, count, results = (after - before for after, before in zip(row.sums[end], row.sums[begin], strict=True))
-            chars, tokens, sent, cut, room = chars + short, tokens + short_tokens, sent + count, cut + results, room - short
+            before, after = row.sums[begin], row.sums[end]
+            short = after[1] - before[1]
+            chars, tokens, sent, cut, room = chars + short, tokens + after[3] - before[3], sent + after[4] - before[4], cut + after[5] - before[5], room - short
             key.append(begin)
             if begin > first:
                 break
         return Fit(chars, tokens, sent, dropped=turns - sent, shortened=cut, key=tuple(key))
 
-    def _order(self, index: int, scope: Scope, returning: int | None, continuing: int | None) -> tuple[_Unit | None, Iterator[tuple[_Row, int, int]]]:
+    def _order(self, index: int, scope: Scope, returning: int | None, continuing: int | None) -> tuple[_Unit | None, Sequence[tuple[_Row, int, int]]]:
         """The newest unit, then stretches of the others, each given up from its oldest on, the last stretch first."""
         end = len(self._all.units)
         pending = None if continuing is None else self._pending_unit(continuing)
@@ -150,14 +151,13 @@ class Ledger:
             end -= 1
         newest = pending or (self._all.units[end] if len(self._all.units) > end else None)
         if newest is None or (pending is None and newest.place < scope.start):
-            return None, iter(())
+            return None, ()
         if returning is None:
-            return newest, iter([(self._all, self._all.at(scope.start), end)])
+            return newest, [(self._all, self._all.at(scope.start), end)]
         place, escalation, primary = newest.place, self._escalation, self._primary
         middle = primary.at(returning)
-        return newest, iter(
-            [(escalation, 0, escalation.at(place)), (primary, 0, min(middle, primary.at(place))), (primary, middle, max(middle, primary.at(place)))]
-        )
+        end = primary.at(place)
+        return newest, [(escalation, 0, escalation.at(place)), (primary, 0, min(middle, end)), (primary, middle, max(middle, end))]
 
     def _without_rounds(self, index: int, scope: Scope, available: int, reserve: int, returning: int | None, continuing: int | None, turns: int) -> Fit:
         """The newest turn alone is too large: as it is fitted in earnest."""

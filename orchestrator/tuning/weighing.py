@@ -256,8 +256,9 @@ def _tokens_with(chars: int, told: str) -> int:
     """Tokens of a text with so many characters, all of them ASCII but those of a text that stands in it."""
     if told.isascii():
         return math.ceil(chars / CHARS_PER_TOKEN)
-    plain = sum(map(str.isascii, told))
-    wide = len(told.encode("utf-8", "surrogatepass")) - plain
+    data = told.encode("utf-8", "surrogatepass")
+    plain = len(data.decode("ascii", "ignore"))
+    wide = len(data) - plain
     return math.ceil((chars - len(told) + plain) / CHARS_PER_TOKEN + wide)
 
 
