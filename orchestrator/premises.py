@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from orchestrator.routing import Rules
     from orchestrator.settings.grants import GrantStore
     from orchestrator.settings.known import KnownSecrets
+    from orchestrator.settings.limits import Limits
     from orchestrator.settings.live import LiveSettings
     from orchestrator.settings.problems import Problem
     from orchestrator.settings.project import Project
@@ -343,10 +344,11 @@ class Premises:
         turn_timeout: float | None = None,
         with_secrets: bool = True,
         long_lived: bool = False,
+        revise: Callable[[Limits], Limits] = lambda limits: limits,
     ) -> Crew:
         """The configured agents, as they are now or as those settings have them, at work in that directory.
 
-        `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken.
+        `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken; `revise` gives them other limits.
         """
         from orchestrator.crew import Crew
         from orchestrator.mcp_client.listings import Listings
@@ -366,6 +368,7 @@ class Premises:
             trusted=self.trusted.is_trusted,
             known=self.known_secrets,
             listings=Listings(self.paths.listings, self.known_secrets, self.clock, self.log, platform=sys.platform),
+            revise=revise,
         )
         if with_secrets:  # nobody is called through any other, so it keeps nothing
             self._crews.append(crew)

@@ -398,6 +398,45 @@ class PlanDocument(TypedDict):
     delivery: Delivery
 
 
+class PlanSide(TypedDict):
+    """One of two plans that are compared: how it was decided, and what it sends."""
+
+    what: Stated
+    """Which: `now`, `with LIMIT=VALUE`, `turn 7`."""
+    turn: Count
+    role: Role
+    agent: Stated
+    mode: Mode | None
+    reasons: list[ReasonObject]
+    limit_chars: Count | None
+    parts: BudgetParts
+    total_chars: Count
+    tokens_estimate: Count
+    scope: ScopeName
+    sent: list[Count]
+    dropped: list[Count]
+    """Turns that are left out for the budget."""
+    shortened: list[Count]
+    rounds_left_out: Count
+    percepts: Count
+    percepts_withheld: Count
+
+
+class PlanDiffDocument(TypedDict):
+    """`plan --compare` and `plan --diff` with `--json`: `before` and what is another in `after`."""
+
+    format: Literal["escalera.plan-diff/1"]
+    session: Stated
+    before: PlanSide
+    after: PlanSide | None
+    """Null where it could not be sent."""
+    error: ErrorObject | None
+    """Why it could not."""
+    notices: list[str]
+    diff: list[str]
+    """The texts, as lines of a unified diff; empty where they are the same."""
+
+
 # -- receipts ------------------------------------------------------------------------------------
 
 
@@ -1315,6 +1354,7 @@ Document = (
     | ErrorDocument
     | PlanDocument
     | ReceiptDocument
+    | PlanDiffDocument
     | TuneDocument
     | SessionsDocument
     | HitsDocument
