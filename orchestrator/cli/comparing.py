@@ -57,7 +57,8 @@ def others_of(given: tuple[str, ...]) -> Others:
 def show_diff(output: Output, document: PlanDiffDocument) -> None:
     """The differences; what is the same is not said."""
     before, after = document["before"], document["after"]
-    output.heading(f"{_who(before)}, compared with {'what could not be sent' if after is None else _who(after)}")
+    output.heading(f"before: {_who(before)}")
+    output.heading(f"after:  {'nothing, it could not be sent' if after is None else _who(after)}")
     for notice in document["notices"]:
         output.say(f"  note: {notice}")
     if document["error"] is not None:
@@ -72,7 +73,8 @@ def show_diff(output: Output, document: PlanDiffDocument) -> None:
 
 def _who(side: PlanSide) -> str:
     mode = f", mode {side['mode']}" if side["mode"] else ""
-    return f"{side['what']}: turn {side['turn']}, {side['agent']}, {side['role']}{mode}"
+    what = "" if side["what"] == f"turn {side['turn']}" else f"{side['what']}, "
+    return f"{what}turn {side['turn']}, {side['agent']}, {side['role']}{mode}"
 
 
 def _differences(before: PlanSide, after: PlanSide) -> Iterator[str]:

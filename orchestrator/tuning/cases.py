@@ -83,7 +83,7 @@ class ToldNeed:
     """The need as a turn is told of it."""
 
     status: NeedStatus
-    chars: int = 0
+    text: str = ""
     label: str | None = None
     turn_index: int | None = None
 

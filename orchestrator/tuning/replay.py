@@ -12,10 +12,11 @@ from orchestrator.context.orientation import brief_of
 from orchestrator.history.budget import PART_OVERHEAD, estimate_tokens, limit_chars
 from orchestrator.history.ratio import ASSUMED, ratio_of, text_since
 from orchestrator.history.render import Viewer
-from orchestrator.messages import part_text
+from orchestrator.messages import ToolCall, part_text
 from orchestrator.modes import Decision, Mode, decide
 from orchestrator.modes import Facts as ModeFacts
 from orchestrator.percepts import Percept
+from orchestrator.planning.case import BRIEF_LENGTH
 from orchestrator.receipts import NeedReport, Receipt
 from orchestrator.routing import route
 from orchestrator.session import TOLD, Role, State, Turn, last_escalation_boundary
@@ -62,6 +63,7 @@ class Replay:
         self._seen: set[tuple[str, Role]] = set()
         self._counted: set[str] = set()
         self._need: NeedReport | None = None
+        self._need_texts: dict[tuple[int, int], str] = {}
         self._limits: dict[tuple[str, int], list[Limits]] = {}
         self._weighings: dict[tuple[object, ...], PrimaryWeighing] = {}
         self._grouped: dict[tuple[object, ...], list[tuple[Limits, Budget | None, list[int]]]] = {}
@@ -191,7 +193,7 @@ class Replay:
             way=way,
             reader=self._readers.get(turn.agent, UNKNOWN_READER),
             keeps=keeps,
-            need=ToldNeed(report.need.status, report.need.chars or 0, report.need.label, report.need.turn_index),
+            need=ToldNeed(report.need.status, self._need_text(report.need, turn, said), report.need.label, report.need.turn_index),
             last_need=self._need,
             prompt=without_attachments(said),
             prompt_tokens=estimate_tokens(prompt + " " * PART_OVERHEAD),
@@ -236,6 +238,30 @@ class Replay:
             return decision.mode in (Mode.FIRST, Mode.FRESH_START)
         return case.receipt.conversation_lost or state is None or state.role is not case.turn.role
 
+    def _need_text(self, need: NeedReport, turn: Turn, said: str) -> str:
+        """The need's words where they are known: they stand in the session, in the call that set it or in the prompt; else as many letters."""
+        chars = need.chars or 0
+        if need.turn_index is None or not chars:
+            return "x" * chars
+        key = (need.turn_index, chars)
+        if key not in self._need_texts:
+            setter = turn if need.turn_index == turn.index else self._log.get(need.turn_index)
+            found = (text for text in self._stated(need, setter, said if setter is turn else None) if len(text) == chars)
+            self._need_texts[key] = next(found, "x" * chars)
+        return self._need_texts[key]
+
+    def _stated(self, need: NeedReport, setter: Turn | None, said: str | None) -> Iterator[str]:
+        session = self._past.session
+        for known in (session.need, None if session.last_need is None else session.last_need.need):
+            if known is not None and known.turn_index == need.turn_index:
+                yield known.text
+        if setter is None:
+            return
+        yield from (str(step.arguments.get("text", "")).strip() for step in setter.steps if isinstance(step, ToolCall))
+        before = None if setter.continues is None else self._log.get(setter.continues)
+        prompt = said or (setter if before is None else before).prompt or ""
+        yield without_attachments(prompt).strip()[:BRIEF_LENGTH]
+
     # -- the need --------------------------------------------------------------------------------
 
     def _need_under(self, case: Case, variant: Variant) -> ToldNeed:
@@ -248,11 +274,11 @@ class Replay:
             return case.need
         outlived = self._outlived(case.turn, known, float(variant.value))
         if report.status == "set":
-            return ToldNeed("expired", known.chars or 0) if outlived else case.need
+            return ToldNeed("expired", case.need.text) if outlived else case.need
         if outlived or self._fulfilled(case, known):
             return case.need
         label = "verify" if case.turn.index - known.turn_index >= 2 else "current"
-        return ToldNeed("set", known.chars or 0, label, known.turn_index)
+        return ToldNeed("set", self._need_text(known, case.turn, case.prompt), label, known.turn_index)
 
     def _outlived(self, turn: Turn, need: NeedReport, hours: float) -> bool:
         began = need.updated_at
@@ -319,8 +345,9 @@ class Replay:
         """What the measured ratio says nothing about."""
         if not case.ratio.measured:
             return ""
-        told = "x" * (case.need.chars if case.need.status == "set" else 0)
-        return "".join([case.prompt, told, case.brief or "", text_since(self._log, case.ratio, most=assumed or 0)])
+        return "".join(
+            [case.prompt, case.need.text if case.need.status == "set" else "", case.brief or "", text_since(self._log, case.ratio, most=assumed or 0)]
+        )
 
     def _ledger(self, case: Case) -> Ledger:
         key = (case.turn.agent, case.turn.model_requested)

@@ -195,10 +195,10 @@ class Weighing:
             agent=case.turn.agent,
             keeps_conversation=case.keeps,
             prompt=case.prompt,
-            need="x" * need.chars if need.status == "set" else None,
+            need=need.text if need.status == "set" else None,
             need_status="set" if need.status == "set" else "none",
             need_label="verify" if need.label == "verify" else "current",
-            previous_need="x" * need.chars if need.status == "fulfilled" else None,
+            previous_need=need.text if need.status == "fulfilled" else None,
             brief=case.brief,
             brief_given=case.brief_given,
             brief_by=source,
@@ -269,7 +269,7 @@ class PrimaryWeighing:
         self._desk, self._case, self._ledger = desk, case, desk.ledger()
         self._chosen = _primary_chosen(case)
         self._facts = desk.facts.choose(case, limits, None)
-        self._told = desk.script.primary((need.status, need.chars, need.label, case.receipt.conversation_lost), lambda: _primary_situation(case, need))
+        self._told = desk.script.primary((need.status, need.text, need.label, case.receipt.conversation_lost), lambda: _primary_situation(case, need))
         parts = case.receipt.report.budget.parts
         self._rest = parts["system"] + parts["tools"] + parts["prompt"] + self._facts.chars
         self._fixed = self._rest + measure_text(self._told)
@@ -308,7 +308,7 @@ def _primary_situation(case: Case, need: ToldNeed) -> Situation:
         mode=None,
         agent=case.turn.agent,
         keeps_conversation=False,
-        need="x" * need.chars if need.status == "set" else None,
+        need=need.text if need.status == "set" else None,
         need_status="set" if need.status == "set" else "none",
         need_label="verify" if need.label == "verify" else "current",
         lost_session=case.receipt.conversation_lost,
