@@ -104,6 +104,7 @@ class Case:
     prompt: str
     prompt_tokens: int
     output: int
+    """Tokens of what the agent said."""
     ratio: Ratio
     boundary: int
     brief: str | None
@@ -114,6 +115,8 @@ class Case:
     """The facts that were chosen for it, by the beginnings of their ids, best first."""
     static_chars: int
     """Static text of the agent's own conversation."""
+    steps_tokens: int = 0
+    """What its own conversation holds of the turn beside the prompt: what was said, called and given."""
     memo: dict[tuple[object, ...], tuple[Sent, Conversation | None]] = field(default_factory=dict)
     decisions: dict[tuple[object, ...], Decision | None] = field(default_factory=dict)
     texts: dict[tuple[object, ...], str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from orchestrator.context.orientation import brief_of
 from orchestrator.history.budget import PART_OVERHEAD, estimate_tokens, limit_chars
 from orchestrator.history.ratio import ASSUMED, ratio_of, text_since
 from orchestrator.history.render import Viewer
-from orchestrator.messages import ToolCall, part_text
+from orchestrator.messages import Reasoning, ToolCall, ToolResult, part_text
 from orchestrator.modes import Decision, Mode, decide
 from orchestrator.modes import Facts as ModeFacts
 from orchestrator.percepts import Percept
@@ -212,15 +212,16 @@ class Replay:
     def _with_conversation(self, case: Case) -> Case:
         """With what was chosen for the agent besides what it was told before, and with the static text of its conversation."""
         turn, parts = case.turn, case.receipt.report.budget.parts
+        held = sum(estimate_tokens(part_text(step)) for step in turn.steps if not isinstance(step, Reasoning))
         decision = self._decided(case, case.receipt.limits, case.receipt.facts)
         if not self._starts(case, decision, self._base.get(turn.agent)):
             before = () if decision is not None and decision.mode is Mode.RETURNING else self._told.get(turn.agent, ())
-            return replace(case, chosen=tuple(dict.fromkeys((*before, *case.chosen))))
+            return replace(case, chosen=tuple(dict.fromkeys((*before, *case.chosen))), steps_tokens=held)
         told = self._facts.choose(case, case.receipt.limits, None)
         frames = self._script.system_frame(orientation=parts["orientation"] > 0, percepts=told.block > 0)
         frames += self._script.context_frame(tool_percepts=told.tool > 0)
         self._statics[turn.agent, turn.role] = parts["system"] - frames
-        return replace(case, static_chars=parts["system"] - frames)
+        return replace(case, static_chars=parts["system"] - frames, steps_tokens=held)
 
     def _note(self, item: PastTurn) -> None:
         """What later turns go by."""
@@ -366,7 +367,7 @@ def _facts_under(facts: ModeFacts, need: ToldNeed) -> ModeFacts:
 def _output(turn: Turn) -> int:
     """Tokens of the answer: as they were counted, else as its texts are estimated."""
     counted = None if turn.usage is None else turn.usage.output_tokens
-    return sum(estimate_tokens(part_text(step)) for step in turn.steps) if counted is None else counted
+    return sum(estimate_tokens(part_text(step)) for step in turn.steps if not isinstance(step, ToolResult)) if counted is None else counted
 
 
 def _remembering(case: Case, limits: Limits) -> object:

@@ -101,7 +101,7 @@ class Weighing:
             self._activity,
             self._prior,
             told,
-            held + self._context_tokens + case.prompt_tokens + case.output,
+            held + self._context_tokens + case.prompt_tokens + case.steps_tokens,
         )
 
     # -- fitting: `planning.plan` over sizes -------------------------------------------------------
