@@ -54,7 +54,7 @@ def swept(folder: Path, sessions: list[tuple[str, int]], processes: int) -> tupl
     """The outcome, seconds, and seconds of processor time in all processes."""
     store = open_store(folder / "data", clock=SystemClock(), read_only=True)
     began, used = time.perf_counter(), _processor_time()
-    outcome = replay_stored(Job(folder / "data", Task(_variants())), store, sessions, processes=processes)
+    outcome = replay_stored(Job(folder / "data", Task(_variants())), store, sessions, processes=processes, few=0)
     seconds, cpu = time.perf_counter() - began, _processor_time() - used
     store.close()
     return outcome, seconds, cpu

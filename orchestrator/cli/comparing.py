@@ -67,8 +67,8 @@ def show_diff(output: Output, document: PlanDiffDocument) -> None:
         differing = list(_differences(before, after))
         for line in differing or ["nothing else differs"]:
             output.say(f"  {line}")
-    for line in document["diff"] or ["the texts are the same"]:
-        output.say(line)
+        for line in document["diff"] or ["the texts are the same"]:
+            output.say(line)
 
 
 def _who(side: PlanSide) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -210,13 +211,14 @@ def _applied(front: Front, one: Variant, *, project: bool) -> TuneApplied:
     tell(front, done, done.settings.explain(one.path) if done.accepted is not False else None)
     given = dict([*before.shadowed, (before.source, before.value)])
     former = given.get(f"file:{done.file}")
-    where = " --project" if project else ""
-    command = f"set {one.path} {former if isinstance(former, str) else spelled(former)}" if former is not None else f"unset {one.path}"
+    words = ["unset", one.path] if former is None else ["set", one.path, former if isinstance(former, str) else spelled(former)]
+    config = [] if front.sources.config_file is None else ["--config", str(front.sources.config_file)]
+    undo = shlex.join(["escalera", *config, "settings", *words, *(["--project"] if project else [])])
     return {
         "path": one.path,
         "value": ", ".join(one.written) if isinstance(one.written, tuple) else one.written,
         "file": str(done.file),
-        "undo": f"escalera settings {command}{where}",
+        "undo": undo,
     }
 
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def plan_diff_document(
     session: str, before: PlanSide, after: PlanSide | None, *, texts: tuple[Plan, Plan | None], error: EscaleraError | None = None, notices: Sequence[str] = ()
 ) -> PlanDiffDocument:
-    """`texts` are the plans whose texts are compared, in that order."""
+    """`texts` are the plans whose texts are compared, in that order; the second is `None` where it could not be sent."""
     old, new = texts
-    after_name = "nothing" if after is None else after["what"]
-    lines = difflib.unified_diff(list(_lines(old)), [] if new is None else list(_lines(new)), before["what"], after_name, n=2, lineterm="")
+    after_name = "" if after is None else after["what"]
+    lines = () if new is None else difflib.unified_diff(list(_lines(old)), list(_lines(new)), before["what"], after_name, n=2, lineterm="")
     return {
         "format": "escalera.plan-diff/1",
         "session": session,

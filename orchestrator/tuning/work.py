@@ -34,10 +34,10 @@ class Job:
     overrides: tuple[Override, ...] = ()
 
 
-def replay_stored(job: Job, store: Store, sessions: Sequence[tuple[str, int]], *, processes: int | None = None) -> Outcome:
-    """The sessions, each given by its id and its number of turns. `store` is the one that this process has open."""
+def replay_stored(job: Job, store: Store, sessions: Sequence[tuple[str, int]], *, processes: int | None = None, few: int = FEW_TURNS) -> Outcome:
+    """The sessions, each given by its id and its number of turns; `few` turns are left to this process, whose open store `store` is."""
     workers = min(len(sessions), processes or _processors())
-    if workers < 2 or sum(turns for _, turns in sessions) < FEW_TURNS:
+    if workers < 2 or sum(turns for _, turns in sessions) < few:
         return _replayed(job, store, [identity for identity, _ in sessions])
     outcome = Outcome(len(job.task.variants))
     # Started anew, not forked: this process may have threads, and has the store open.
