@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -133,3 +134,14 @@ def test_a_plan_is_compared_with_an_earlier_turn(lived: Shell) -> None:
     assert any("never_escalated" in line for line in lived.run("plan", "--escalate", "next?", "--diff", "1").stdout.splitlines())
     assert lived.run("plan", "--diff", "9").returncode == 3
     assert lived.run("plan", "--diff", "1", "--compare", f"{GAP}=2").returncode == 2
+
+
+def test_every_command_of_the_documentation_runs(lived: Shell) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text("utf-8")
+    commands = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("    escalera ")]
+
+    results = lived.each(*commands)
+
+    assert len(commands) > 10
+    assert [(result.returncode, result.stderr) for result in results] == [(0, "")] * len(commands)
+    assert (lived.cwd / "sweep.svg").exists()
