@@ -91,7 +91,7 @@ class Replay:
             return Replayed(item, f"the conversation that {turn.agent!r} goes on in began before what was recorded")
         limits = self._interned(receipt.limits)
         base, after = self._evaluate(case, limits, receipt.facts, case.need, state)
-        others = self._others(case, base, limits)
+        others = self._others(case, base, after, limits)
         if case.keeps:
             self._base[turn.agent] = after
             self._told[turn.agent] = case.chosen if turn.outcome in TOLD else self._told.get(turn.agent, ())
@@ -102,8 +102,8 @@ class Replay:
         for states in (self._base, *self._states):
             states.pop(agent, None)
 
-    def _others(self, case: Case, base: Sent, limits: Limits) -> dict[int, Sent]:
-        others = self._by_state(case, base, limits) if case.keeps else self._by_limits(case, base, limits)
+    def _others(self, case: Case, base: Sent, after: Conversation | None, limits: Limits) -> dict[int, Sent]:
+        others = self._by_state(case, base, after, limits) if case.keeps else self._by_limits(case, base, limits)
         for place, variant in self._expiries:
             need = self._need_under(case, variant)
             if need is case.need and not case.keeps:
@@ -126,13 +126,17 @@ class Replay:
                 others.update(dict.fromkeys(places, sent))
         return others
 
-    def _by_state(self, case: Case, base: Sent, limits: Limits) -> dict[int, Sent]:
+    def _by_state(self, case: Case, base: Sent, after: Conversation | None, limits: Limits) -> dict[int, Sent]:
         """What was told before may differ, too."""
         others: dict[int, Sent] = {}
         then, agent = self._base.get(case.turn.agent), case.turn.agent
         for place, other in enumerate(self._applied(limits, agent)):
             state = self._states[place].get(agent)
-            if self._variants[place].limit != NEED and not (other is limits and state is then):
+            if self._variants[place].limit == NEED:
+                continue
+            if other is limits and state is then:
+                self._states[place][agent] = after
+            else:
                 self._keep(case, base, others, place, self._evaluate(case, other, case.receipt.facts, case.need, state))
         return others
 

@@ -107,12 +107,14 @@ def test_a_turn_without_a_receipt_is_named_and_nothing_after_it_is_guessed(life:
 
 
 def test_a_sweep_counts_what_would_be_another(life: Scene) -> None:
-    task = Task((variant("message_budget_chars", "100000", agent=None), variant("message_budget_chars", "6000", agent=None)))
+    then = variant("returning_fresh_start_local_turns", "3", agent=None)
+    task = Task((variant("message_budget_chars", "100000", agent=None), variant("message_budget_chars", "6000", agent=None), then))
 
     outcome = replay([past(life)], task, life.templates, {})
 
     same, less = outcome.under(0), outcome.under(1)
     assert same.by_agent == outcome.base.by_agent
+    assert outcome.under(2).by_agent == outcome.base.by_agent, "the value of then changes nothing"
     assert less.of("turns_left_out") > same.of("turns_left_out") == 0
     assert less.of("history") < same.of("history")
     assert (less.of("mode_changed"), less.of("turns")) == (0, same.of("turns"))
