@@ -77,6 +77,18 @@ class Conversation:
     held: int = 0
     """Tokens of its messages and answers until now."""
 
+    def is_like(self, other: Conversation) -> bool:
+        """Whether it holds what the other one does, so that they go on alike."""
+        if (self.began, self.last, self.system_chars, self.system_tokens, self.held) != (
+            other.began,
+            other.last,
+            other.system_chars,
+            other.system_tokens,
+            other.held,
+        ):
+            return False
+        return (self.role, self.told, self.activity, self.prior) == (other.role, other.told, other.activity, other.prior)
+
 
 @dataclass(frozen=True, slots=True)
 class ToldNeed:

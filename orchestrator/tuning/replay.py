@@ -63,10 +63,11 @@ class Replay:
         self._seen: set[tuple[str, Role]] = set()
         self._counted: set[str] = set()
         self._need: NeedReport | None = None
+        self._budgets: dict[tuple[int, int | None, int | None], Budget] = {}
         self._need_texts: dict[tuple[int, int], str] = {}
         self._limits: dict[tuple[str, int], list[Limits]] = {}
         self._weighings: dict[tuple[object, ...], PrimaryWeighing] = {}
-        self._grouped: dict[tuple[object, ...], list[tuple[Limits, Budget | None, list[int]]]] = {}
+        self._grouped: dict[tuple[object, ...], list[tuple[Limits, list[int]]]] = {}
         self._kept_limits: list[Limits] = []
         self._expiries = [(place, variant) for place, variant in enumerate(variants) if variant.limit == NEED]
 
@@ -117,9 +118,9 @@ class Replay:
         """Limits that come to the same for this kind of turn are looked at once."""
         others: dict[int, Sent] = {}
         facts, need = case.receipt.facts, case.need
-        for other, budget, places in self._groups(case, limits):
+        for other, places in self._groups(case, limits):
             if facts is None:
-                sent = self._primary(case, other, need, budget or self._budget(case, other))
+                sent = self._primary(case, other, need, self._budget(case, other))
             else:
                 sent, _ = self._evaluate(case, other, facts, need, None)
             if sent is not base and sent != base:
@@ -137,7 +138,9 @@ class Replay:
             if other is limits and state is then:
                 self._states[place][agent] = after
             else:
-                self._keep(case, base, others, place, self._evaluate(case, other, case.receipt.facts, case.need, state))
+                sent, own = self._evaluate(case, other, case.receipt.facts, case.need, state)
+                alike = own is not None and after is not None and own.is_like(after)
+                self._keep(case, base, others, place, (sent, after if alike else own))
         return others
 
     def _keep(self, case: Case, base: Sent, others: dict[int, Sent], place: int, done: tuple[Sent, Conversation | None]) -> None:
@@ -147,18 +150,16 @@ class Replay:
         if sent is not base and sent != base:
             others[place] = sent
 
-    def _groups(self, case: Case, limits: Limits) -> list[tuple[Limits, Budget | None, list[int]]]:
-        """The limits that can matter, each with its budget where that is the same in every turn, and with the places of its variants."""
+    def _groups(self, case: Case, limits: Limits) -> list[tuple[Limits, list[int]]]:
+        """The limits that can matter, each with the places of its variants."""
         escalates, remembers = case.receipt.facts is not None, bool(case.chosen or case.receipt.report.percepts.over)
         key = (case.turn.agent, id(limits), escalates, remembers)
         if key not in self._grouped:
-            groups: dict[tuple[object, ...], tuple[Limits, Budget | None, list[int]]] = {}
+            groups: dict[tuple[object, ...], tuple[Limits, list[int]]] = {}
             for place, other in enumerate(self._applied(limits, case.turn.agent)):
                 if other is not limits:
                     kind = _projected(other, case.reader, escalates, remembers)
-                    if kind not in groups:
-                        groups[kind] = other, _fixed_budget(other, limits, case.reader), []
-                    groups[kind][2].append(place)
+                    groups.setdefault(kind, (other, []))[1].append(place)
             groups.pop(_projected(limits, case.reader, escalates, remembers), None)
             self._grouped[key] = list(groups.values())
         return self._grouped[key]
@@ -337,14 +338,21 @@ class Replay:
 
     def _budget(self, case: Case, limits: Limits) -> Budget:
         """The limit in characters, measured and assumed; the one of then where nothing that it follows from is another."""
-        recorded, then = case.receipt.report.budget.limit_chars, case.receipt.limits
-        window = case.reader.window
-        if limits is then or basis(limits, window) == basis(then, window):
-            return recorded, recorded
-        if window is None and then.context_window_tokens is None and limits.message_budget_chars is None and recorded != limit_chars(then, None):
-            return recorded, recorded  # its window decided, which is not known any more
-        assumed = limit_chars(limits, window)
-        return limit_chars(limits, window, case.ratio, new=self._new(case, assumed)), assumed
+        recorded, then, window = case.receipt.report.budget.limit_chars, case.receipt.limits, case.reader.window
+        key = (id(limits), recorded, window)
+        if key in self._budgets:
+            return self._budgets[key]
+        now = basis(limits, window)
+        if now == basis(then, window) or (now[0] == "global" and window is None and recorded != limit_chars(then, None)):
+            budget = recorded, recorded  # in the second case its window decided, which is not known any more
+        elif now[0] != "window":
+            budget = now[1] or None, now[1] or None
+        else:
+            assumed = limit_chars(limits, window)
+            return limit_chars(limits, window, case.ratio, new=self._new(case, assumed)), assumed
+        if limits is not then:
+            self._budgets[key] = budget
+        return budget
 
     def _new(self, case: Case, assumed: int | None) -> str:
         """What the measured ratio says nothing about."""
@@ -377,14 +385,6 @@ def _output(turn: Turn) -> int:
 def _remembering(case: Case, limits: Limits) -> object:
     """The limits of the facts, where there are any."""
     return (limits.percept_inject_max, limits.percept_inject_max_bytes) if case.chosen or case.receipt.report.percepts.over else None
-
-
-def _fixed_budget(limits: Limits, then: Limits, reader: Reader) -> Budget | None:
-    """The budget, where it is neither the recorded one nor follows from a window and a measured ratio."""
-    now = basis(limits, reader.window)
-    if (reader.window is None and now[0] == "global") or now == basis(then, reader.window) or now[0] == "window":
-        return None
-    return now[1] or None, now[1] or None
 
 
 def _projected(limits: Limits, reader: Reader, escalates: bool, remembers: bool) -> tuple[object, ...]:
