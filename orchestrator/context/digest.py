@@ -148,7 +148,13 @@ class Teller:
         if self.sent(turn.index):
             return self._sent_line(turn, prompt)
         whole = self._whole(turn, before, prompt, room, room)
-        return whole if len(whole) <= room else self._whole(turn, before, prompt, max(room // 4, MAX_SENT_LINE), room)
+        return whole if len(whole) <= room else self.shortened(turn, room)
+
+    def shortened(self, turn: Turn, room: int) -> str:
+        """A completed turn that is larger than `room`, shortened towards it."""
+        before = None if turn.continues is None else self.log.get(turn.continues)
+        prompt = referenced((turn if before is None else before).prompt or "")
+        return self._whole(turn, before, prompt, max(room // 4, MAX_SENT_LINE), room)
 
     def _whole(self, turn: Turn, before: Turn | None, prompt: str, opening: int, room: int) -> str:
         """`opening` is the most that the prompt may take, and what was done before the turn was handed over."""

@@ -12,7 +12,7 @@ from orchestrator.history.budget import PART_OVERHEAD
 from orchestrator.memory.inject import format_percepts, format_tool_percepts
 from orchestrator.percepts import Percept
 from orchestrator.providers import SystemBlock
-from orchestrator.session import Role, Turn
+from orchestrator.session import TOLD, Role, Turn
 from orchestrator.templates import Templates
 from orchestrator.tuning.past import PastLog
 
@@ -67,7 +67,10 @@ class Digests:
         key = (turn.index, sent)
         if (text := self._entries.get(key)) is None:
             text = self._entries[key] = self._tellers[sent].entry(turn, sys.maxsize)
-        return (text, True) if len(text) <= room else (self._tellers[sent].entry(turn, room), False)
+        if len(text) <= room:
+            return text, True
+        one_line = sent or turn.outcome not in TOLD
+        return (text if one_line else self._tellers[sent].shortened(turn, room)), False
 
     def forget(self) -> None:
         """The digests of the turn before; its entries are told again."""
