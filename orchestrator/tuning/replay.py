@@ -118,9 +118,11 @@ class Replay:
         """Limits that come to the same for this kind of turn are looked at once."""
         others: dict[int, Sent] = {}
         facts, need = case.receipt.facts, case.need
+        remembers = bool(case.chosen or case.receipt.report.percepts.over)
+        weighing = self._weighing(case, limits, need) if facts is None and not remembers else None
         for other, places in self._groups(case, limits):
-            if facts is None:
-                sent = self._primary(case, other, need, self._budget(case, other))
+            if weighing is not None:
+                sent = weighing.sent(self._budget(case, other))
             else:
                 sent, _ = self._evaluate(case, other, facts, need, None)
             if sent is not base and sent != base:
@@ -315,7 +317,7 @@ class Replay:
         decision = self._decided(case, limits, facts)
         budget = self._budget(case, limits)
         if decision is None and not case.keeps:
-            return self._primary(case, limits, need, budget), None
+            return self._weighing(case, limits, need).sent(budget), None
         remembers = _remembering(case, limits)
         decided = None if decision is None else (decision.mode, len(decision.reasons), decision.reasons[0].rule)
         digests = limits.context_budget_chars if case.keeps or decision is not None else None
@@ -328,13 +330,14 @@ class Replay:
             case.memo[key] = sent, weighing.after(sent, state) if case.keeps else None
         return case.memo[key]
 
-    def _primary(self, case: Case, limits: Limits, need: ToldNeed, budget: Budget) -> Sent:
+    def _weighing(self, case: Case, limits: Limits, need: ToldNeed) -> PrimaryWeighing:
         """A primary without a conversation of its own: everything but its budget is looked at once."""
         key = (need, _remembering(case, limits))
         if key not in self._weighings:
-            desk = Desk(self._digests, self._script, self._facts, lambda: self._ledger(case), lambda: self._new(case, budget[1]))
+            assumed = case.receipt.report.budget.limit_chars
+            desk = Desk(self._digests, self._script, self._facts, lambda: self._ledger(case), lambda: self._new(case, assumed))
             self._weighings[key] = PrimaryWeighing(desk, case, limits, need)
-        return self._weighings[key].sent(budget)
+        return self._weighings[key]
 
     def _budget(self, case: Case, limits: Limits) -> Budget:
         """The limit in characters, measured and assumed; the one of then where nothing that it follows from is another."""

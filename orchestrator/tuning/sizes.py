@@ -91,14 +91,15 @@ class Ledger:
 
     def __init__(self, log: PastLog, turns: Sequence[Turn], viewer: Viewer, profile: WireProfile) -> None:
         self._log, self._turns, self._viewer, self._profile = log, turns, viewer, profile
-        self._known = 0
+        self._known, self._reached = 0, -1
         self._all, self._escalation, self._primary = _Row(), _Row(), _Row()
         self._pending: dict[int, _Unit] = {}
         self._frames: dict[tuple[str, Role, Outcome], int] = {}
 
     def fit(self, index: int, scope: Scope, *, available: int | None, reserve: int, returning: int | None, continuing: int | None) -> Fit:
         """As `history.fit.fit` for the turn with that index. `returning` is the boundary, in that mode."""
-        self._catch_up(index)
+        if index != self._reached:
+            self._catch_up(index)
         pending = None if continuing is None else self._pending_unit(continuing)
         row = self._all
         first, end = row.at(scope.start), len(row.units)
@@ -184,6 +185,7 @@ class Ledger:
             if turn.outcome in TOLD:
                 self._add(turn)
         self._log.at(index)
+        self._reached = index
 
     def _add(self, turn: Turn) -> None:
         unit = Unit((turn,)) if turn.continues is None else next(keep_order(self._log.at(turn.index + 1), Scope("all", turn.index)))

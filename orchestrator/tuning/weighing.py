@@ -276,6 +276,7 @@ class PrimaryWeighing:
         everything = self._ledger.fit(case.turn.index, _ALL, available=None, reserve=0, returning=None, continuing=case.turn.continues)
         self._everything = _sent(desk, case, self._chosen, self._told, self._facts, everything)
         self._most = self._fixed + everything.chars
+        self._reserve = desk.script.line_chars(case.turn.index, self._told)
 
     def sent(self, budget: tuple[int | None, int | None]) -> Sent:
         if self._case.way.brief is not None:
@@ -289,9 +290,8 @@ class PrimaryWeighing:
         case, script, told = self._case, self._desk.script, self._told
         if self._fixed > limit:
             return Sent(self._chosen, refused=1, key=("refused",))
-        index = case.turn.index
-        reserve = script.line_chars(index, told)
-        fit = self._ledger.fit(index, _ALL, available=limit - self._fixed, reserve=reserve, returning=None, continuing=case.turn.continues)
+        index, continues = case.turn.index, case.turn.continues
+        fit = self._ledger.fit(index, _ALL, available=limit - self._fixed, reserve=self._reserve, returning=None, continuing=continues)
         if fit.dropped or fit.rounds:
             told = script.with_line(told, fit.dropped, fit.rounds)
         if self._rest + measure_text(told) + fit.chars > limit:
