@@ -1,6 +1,7 @@
-"""One call in a thread of its own, under timers of ours, that can be stopped at any point within two seconds (page 7).
+"""One call under timers of ours, that can be stopped at any point within two seconds (page 7).
 
-For providers: what blocks is done in `work`, which gives items as they come; the turn's own thread only waits for the next.
+For providers: `Timers` are those of a call, and an `Exchange` is one whose client library knows neither them nor a cancel. It blocks in a thread
+of its own; the turn's thread only waits for the next item.
 """
 
 from __future__ import annotations
@@ -22,35 +23,88 @@ _AT_HAND = 64
 """Items that are taken together at most, so that timers and a cancel are looked at in a stream that never pauses."""
 
 Which = Literal["first_byte", "idle", "turn"]
+ENDLESS: tuple[Which | None, ...] = ("turn", None)
+"""The timer and the grace that end a stream which never pauses as well."""
 Item = TypeVar("Item")
+
+
+class Timers:
+    """How long a call may still be waited for: the first byte from its start on, each further item from the last one on, the whole turn."""
+
+    def __init__(self, timeouts: Timeouts, where: str) -> None:
+        self._timeouts, self._where = timeouts, where
+        self._started = self._heard = time.monotonic()
+        self._first = True
+        self._grace: float | None = None
+
+    def start(self) -> None:
+        """The call begins now."""
+        self._started = self._heard = time.monotonic()
+
+    def heard(self, *, begins: bool = True) -> None:
+        """Something came, with which the answer has begun or not: from then on silence is `idle`, until then `first_byte`."""
+        self._heard = time.monotonic()
+        self._first = self._first and not begins
+
+    def listen(self) -> None:
+        """Silence counts from now on: until now nobody listened."""
+        self._heard = time.monotonic()
+
+    def complete(self) -> None:
+        """Say that all that matters has come: from now on only a short grace is waited for the rest."""
+        if self._grace is None:
+            self._grace = time.monotonic() + GRACE
+
+    def go_on(self) -> None:
+        """Take `complete` back, since more came: from now on the usual limits hold again."""
+        self._grace = None
+
+    def limit(self) -> tuple[float | None, Which | None]:
+        """The moment at which the wait is over, and by which timer; `None` names the grace."""
+        if self._grace is not None:
+            return self._grace, None
+        limits: list[tuple[float, Which]] = []
+        if self._first and self._timeouts.first_byte is not None:
+            limits.append((self._started + self._timeouts.first_byte, "first_byte"))
+        elif not self._first and self._timeouts.idle is not None:
+            limits.append((self._heard + self._timeouts.idle, "idle"))
+        if self._timeouts.turn is not None:
+            limits.append((self._started + self._timeouts.turn, "turn"))
+        return min(limits, default=(None, None))
+
+    def error(self, which: Which | None = None) -> TimedOut:
+        """The error of a timer; without its name, of the one that watches over silence now."""
+        which = which or ("first_byte" if self._first else "idle")
+        seconds = {"first_byte": self._timeouts.first_byte, "idle": self._timeouts.idle, "turn": self._timeouts.turn}[which]
+        what = {"first_byte": "sent nothing", "idle": "fell silent in the middle of its answer", "turn": "did not finish its answer"}[which]
+        span = "" if seconds is None else f" for {seconds:g} seconds"
+        return TimedOut(f"{self._where} {what}{span}.", which=which, hint=f"Raise the agent's {which}_timeout if it needs longer.")
 
 
 class Exchange(Generic[Item]):
     """Runs `work` and gives its items. A context manager: leaving it lets go of everything that `work` told its `Stop`.
 
-    `begins` says of an item whether the answer has begun with it: from then on silence is `idle`, until then `first_byte`.
+    `begins` says of an item whether the answer has begun with it.
     """
 
     def __init__(
         self, work: Callable[[Stop], Iterator[Item]], timeouts: Timeouts, cancel: Cancel, *, where: str, name: str, begins: Callable[[Item], bool]
     ) -> None:
-        self._work, self._timeouts, self._cancel, self._where, self._begins = work, timeouts, cancel, where, begins
+        self._work, self._cancel, self._begins = work, cancel, begins
+        self.timers = Timers(timeouts, where)
         self._stop = Stop()
         self._items: queue.SimpleQueue[Item | Exception | None] = queue.SimpleQueue()
         self._left: list[Exception | None] = []
         """What `at_hand` took from there, and is no item."""
         self._thread = threading.Thread(target=self._read, name=name, daemon=True)
         self._forget: Callable[[], None] = lambda: None
-        self._started = self._heard = time.monotonic()
-        self._first = True
-        self._grace: float | None = None
         self._over = False
         self._end: Exception | None = None
 
     def __enter__(self) -> Self:
         self._cancel.raise_if_set()
         self._forget = self._cancel.on_cancel(self._wake)
-        self._started = self._heard = time.monotonic()
+        self.timers.start()
         self._thread.start()
         return self
 
@@ -66,23 +120,22 @@ class Exchange(Generic[Item]):
         """
         if self._over:
             return self._end
-        limit, which = self._limit()
+        limit, which = self.timers.limit()
         left = None if limit is None else limit - time.monotonic()
         try:
-            if left is not None and left <= 0 and which in ("turn", None):
-                raise queue.Empty  # these two end a stream that never pauses as well
+            if left is not None and left <= 0 and which in ENDLESS:
+                raise queue.Empty
             item = self._left.pop() if self._left else self._items.get(timeout=None if left is None else max(0.0, left))
         except queue.Empty:
             self._cancel.raise_if_set()
             if which is None:
                 return None
-            raise self._timed_out(which) from None
+            raise self.timers.error(which) from None
         self._cancel.raise_if_set()
-        self._heard = time.monotonic()
         if item is None or isinstance(item, Exception):
             self._over, self._end = True, item
-        elif self._first:
-            self._first = not self._begins(item)
+        else:
+            self.timers.heard(begins=self._begins(item))
         return item
 
     def at_hand(self) -> Iterator[Item]:
@@ -95,40 +148,8 @@ class Exchange(Generic[Item]):
             if item is None or isinstance(item, Exception):
                 self._left.append(item)
                 return
-            self._first = self._first and not self._begins(item)
+            self.timers.heard(begins=self._begins(item))
             yield item
-
-    def complete(self) -> None:
-        """Say that all that matters has come: from now on only a short grace is waited for the rest."""
-        if self._grace is None:
-            self._grace = time.monotonic() + GRACE
-
-    def go_on(self) -> None:
-        """Take `complete` back, since more came: from now on the usual limits hold again."""
-        self._grace = None
-
-    def timed_out(self) -> TimedOut:
-        """The timer that a client library's own time-out stands for."""
-        return self._timed_out("first_byte" if self._first else "idle")
-
-    def _limit(self) -> tuple[float | None, Which | None]:
-        """The moment at which the wait is over, and by which timer; `None` names the grace."""
-        if self._grace is not None:
-            return self._grace, None
-        limits: list[tuple[float, Which]] = []
-        if self._first and self._timeouts.first_byte is not None:
-            limits.append((self._started + self._timeouts.first_byte, "first_byte"))
-        elif not self._first and self._timeouts.idle is not None:
-            limits.append((self._heard + self._timeouts.idle, "idle"))
-        if self._timeouts.turn is not None:
-            limits.append((self._started + self._timeouts.turn, "turn"))
-        return min(limits, default=(None, None))
-
-    def _timed_out(self, which: Which) -> TimedOut:
-        seconds = {"first_byte": self._timeouts.first_byte, "idle": self._timeouts.idle, "turn": self._timeouts.turn}[which]
-        what = {"first_byte": "sent nothing", "idle": "fell silent in the middle of its answer", "turn": "did not finish its answer"}[which]
-        span = "" if seconds is None else f" for {seconds:g} seconds"
-        return TimedOut(f"{self._where} {what}{span}.", which=which, hint=f"Raise the agent's {which}_timeout if it needs longer.")
 
     def _wake(self) -> None:
         self._stop.now()

@@ -16,6 +16,9 @@ from orchestrator.store.files import Files, make_folder, make_private
 KEPT = 3
 EVERY = timedelta(days=1)
 
+PATTERN = "escalera-*.db"
+"""What their names look like."""
+
 _FORMAT = "escalera-%Y%m%dT%H%M%SZ.db"
 
 
@@ -35,7 +38,7 @@ def back_up(connection: sqlite3.Connection, files: Files, now: datetime) -> None
 
 def newest_first(files: Files, now: datetime) -> Iterator[tuple[Path, datetime]]:
     """The backups that are there; one from the future (a clock was wrong) comes last."""
-    found = [(path, made) for path in files.backups.glob("escalera-*.db") if (made := _made_at(path)) is not None]
+    found = [(path, made) for path in files.backups.glob(PATTERN) if (made := _made_at(path)) is not None]
     yield from sorted(found, key=lambda entry: (entry[1] <= now, entry[1]), reverse=True)
 
 

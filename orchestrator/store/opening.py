@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from orchestrator.errors import StoreError
-from orchestrator.store import owners, rescue, schema
+from orchestrator.store import backup, owners, rescue, schema
 from orchestrator.store.connection import connect
 from orchestrator.store.faults import Damaged, is_damage
 from orchestrator.store.files import SIDES, Files, make_folder, make_private, present, refuse_folder, size
@@ -82,9 +82,12 @@ def repair(broken: Writing, files: Files, now: datetime, notice: Notice) -> Writ
 
 def _open_alone(files: Files, now: datetime, notice: Notice, presence: owners.Presence) -> Writing:
     rescue.finish(files)
+    emptied = _is_emptied(files)
     make_private(files.database)
     connection = connect(files.database)
     try:
+        if emptied:
+            raise Damaged(_EMPTIED)
         journal = _prepare(connection, files, notice)
     except sqlite3.Error as error:
         if not is_damage(error):
@@ -99,6 +102,16 @@ def _open_alone(files: Files, now: datetime, notice: Notice, presence: owners.Pr
     owners.tidy(files.owners)
     rescue.tidy(files)
     return Writing(connection, presence, journal, files.database.stat().st_ino)
+
+
+_EMPTIED = "the file was emptied"
+
+
+def _is_emptied(files: Files) -> bool:
+    """Whether the file lost all it had: SQLite would take it for a new one, and throw its log away. One that is just being made has neither log nor backup."""
+    if size(files.database) > 1:  # of a single byte SQLite thinks as of none
+        return False
+    return size(files.beside("-wal")) > 0 or (present(files.database) and any(files.backups.glob(backup.PATTERN)))
 
 
 def _rescue(files: Files, now: datetime, notice: Notice, connection: sqlite3.Connection, presence: owners.Presence) -> None:
@@ -172,6 +185,8 @@ def open_reading(files: Files) -> Reading:
 
 
 def _open_as_it_lies(files: Files) -> Reading:
+    if _is_emptied(files):
+        raise Damaged(_EMPTIED)
     stamp = stamp_of(files)
     if size(files.database) + size(files.beside("-wal")) == 0:
         return Reading(_empty(), stamp)

@@ -294,6 +294,54 @@ def test_a_destroyed_file_is_replaced_by_the_newest_backup_that_is_whole(filled:
     assert store.log("s2").get(5).steps
 
 
+@pytest.mark.parametrize("left", [b"", b"S"], ids=["nothing", "one byte"])
+@pytest.mark.parametrize("log", [False, True])
+def test_an_emptied_file_is_damage_and_costs_neither_its_log_nor_the_backups(
+    filled: Path, folder: Path, tmp_path: Path, sqlite: Opened, clock, completed, left: bytes, log: bool
+) -> None:
+    clock.advance(days=2)
+    store = sqlite()
+    store.import_session(Session(id="s3", workspace="/work/a", nonce="n"), [completed(0)])
+    killed = tmp_path / "killed"
+    shutil.copytree(folder, killed)
+    store.close()
+    (killed / "escalera.db").write_bytes(left)
+    if not log:
+        for ending in ("-wal", "-shm"):
+            (killed / f"escalera.db{ending}").unlink()
+    kept = {path.name: path.read_bytes() for path in killed.iterdir() if path.is_file()}
+
+    with pytest.raises(StoreError, match="emptied"):
+        open_store(killed, clock=clock, read_only=True)
+    assert {path.name: path.read_bytes() for path in killed.iterdir() if path.is_file()} == kept
+
+    with closing(open_store(killed, clock=clock)) as store:
+        assert {summary.id: summary.turns for summary in store.list(None)} == {"s1": 100, "s2": 100}
+        assert any("was damaged" in notice for notice in store.notices)
+    for name, content in kept.items():
+        if name.startswith("escalera.db") and content:
+            assert any(aside.read_bytes() == content for aside in killed.glob("escalera.db.damaged-*"))
+
+
+def test_a_file_that_is_gone_is_begun_anew_and_a_log_that_it_left_is_kept(filled: Path, folder: Path, tmp_path: Path, sqlite: Opened, clock, completed) -> None:
+    store = sqlite()
+    store.import_session(Session(id="s3", workspace="/work/a", nonce="n"), [completed(0)])
+    killed = tmp_path / "killed"
+    shutil.copytree(folder, killed)
+    store.close()
+    (killed / "escalera.db").unlink()
+    log = (killed / "escalera.db-wal").read_bytes()
+    with closing(open_store(killed, clock=clock)) as store:
+        assert {summary.id for summary in store.list(None)} == {"s1", "s2"}
+    (aside,) = killed.glob("escalera.db.damaged-*-wal")
+    assert aside.read_bytes() == log
+
+    filled.unlink()
+    with closing(open_store(folder, clock=clock)) as store:
+        assert store.list(None) == []
+        assert not store.notices
+
+
 def test_turns_whose_session_was_lost_get_a_new_header(filled: Path, folder: Path, sqlite: Opened) -> None:
     without_backups(folder)
     (page,) = pages_of(filled, "sessions")

@@ -79,7 +79,7 @@ class BedrockProvider:
                 for events in exchange.events():
                     yield from joined_texts(told for event in events for told in answer.event(event))
                     if answer.ended:
-                        exchange.complete()
+                        exchange.timers.complete()
                 if exchange.failed is not None and not answer.ended:
                     raise self._explained(exchange.failed, exchange)
                 self._refreshed = False
@@ -153,7 +153,7 @@ class BedrockProvider:
         if isinstance(error, ProviderError):
             return error
         if is_time_out(error):
-            return exchange.timed_out()
+            return exchange.timers.error()
         failure = self._failure(error)
         if failure is None:
             told = explained(error, where=self._where, opened=exchange.opened, profile=self._options.profile)

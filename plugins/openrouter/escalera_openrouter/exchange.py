@@ -1,26 +1,28 @@
-"""One HTTP exchange, read in a thread of its own, that can be stopped at any point within two seconds."""
+"""One HTTP exchange that can be stopped at any point within two seconds."""
 
 from __future__ import annotations
 
 import ipaddress
+import queue
 import socket
 import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from types import TracebackType
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from escalera_openrouter.headers import merged
 from escalera_openrouter.http import httpcore, httpx
-from orchestrator.errors import ConfigError, EscaleraError
-from orchestrator.exchange import Exchange
-from orchestrator.providers import NO_WIRE, Cancel, Stop, Timeouts, Wire
+from orchestrator.errors import Cancelled, ConfigError, EscaleraError, TimedOut
+from orchestrator.exchange import ENDLESS, Timers
+from orchestrator.providers import NO_WIRE, Cancel, Stop, Stopped, Timeouts, Wire
 
 MAX_BODY = 256 * 1024 * 1024
 """Bytes of one answer."""
@@ -29,6 +31,9 @@ _DIAL_SLICE = 1.5
 """Seconds of one connection attempt, after which it looks whether it shall stop; nothing was sent by then."""
 
 _DIAL_LIMIT = 60.0
+_SENT_AT_ONCE = 256 * 1024
+_LEAST = 0.001
+"""Seconds for taking what is there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +42,8 @@ class Call:
 
     method: Literal["GET", "POST"]
     url: str
-    headers: Callable[[Stop], Mapping[str, str]] = field(repr=False)
-    """Called in the reading thread, since a token may have to be asked for first."""
+    headers: Callable[[Stop, float | None], Mapping[str, str]] = field(repr=False)
+    """Called when it is sent, with the seconds that are left: a token may have to be asked for first. Raises `TimeoutError`, `Stopped`."""
     content: bytes | None = field(default=None, repr=False)
     certificates: Certificates = field(default_factory=lambda: Certificates(None))
     wire: Wire = NO_WIRE
@@ -75,36 +80,109 @@ class Head:
     headers: Mapping[str, str]
 
 
-class HttpExchange(Exchange[Head | bytes]):
-    """Sends a call and gives its answer. `head` and `chunks` raise `TimedOut`, `Cancelled`, and what the client library raises before the answer began."""
+class HttpExchange:
+    """Sends a call and gives its answer, in the thread of whoever asks for it. A context manager: leaving it lets go of the connection.
+
+    `head` and `chunks` raise `TimedOut`, `Cancelled`, and what the client library raises before the answer began. Whatever blocks – a name being
+    looked up, dialling, shaking hands, sending, receiving, the program that gives a token – ends with the timer that counts then, and with a cancel.
+    """
 
     def __init__(self, call: Call, timeouts: Timeouts, cancel: Cancel) -> None:
-        where = call.url.partition("?")[0]
-        super().__init__(lambda stop: _answer(call, stop), timeouts, cancel, where=where, name="escalera-http", begins=lambda item: isinstance(item, bytes))
+        self._cancel = cancel
+        self.timers = Timers(timeouts, call.url.partition("?")[0])
+        self._watch = _Watch()
+        self._items = _answer(call, self._watch)
+        self._forget: Callable[[], None] = lambda: None
         self.broken: Exception | None = None
         """What cut the body short, once `chunks` has ended."""
 
+    def __enter__(self) -> Self:
+        self._cancel.raise_if_set()
+        self._forget = self._cancel.on_cancel(self._watch.stop.now)
+        self.timers.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._forget()
+        self._watch.stop.now()
+        self._items.close()
+
     def head(self) -> Head:
         """Wait for status and headers."""
-        item = self.next()
+        item = self._next()
         if isinstance(item, Head):
             return item
-        raise item if isinstance(item, Exception) else httpx.RemoteProtocolError("the connection closed before an answer")
+        raise httpx.RemoteProtocolError("the connection closed before an answer")
 
     def chunks(self) -> Iterator[bytes]:
         """The body as it comes; ends when it ends or breaks (`broken`), or when the grace is over."""
-        while isinstance(item := self.next(), bytes):
-            yield b"".join([item, *(more for more in self.at_hand() if isinstance(more, bytes))])
-        self.broken = item if isinstance(item, Exception) else None
+        while self.broken is None:
+            try:
+                item = self._next()
+            except (Cancelled, TimedOut):
+                raise
+            except Exception as error:  # the caller explains it
+                self.broken = error
+                return
+            if not isinstance(item, bytes):
+                return
+            yield item
+
+    def _next(self) -> Head | bytes | None:
+        """The next part of the answer; `None` behind its end, and once the grace is over."""
+        self.timers.listen()
+        until, which = self.timers.limit()
+        self._watch.wait_until(until)
+        try:
+            if which in ENDLESS and self._watch.is_over():
+                raise TimeoutError
+            item = next(self._items, None)
+        except Exception as error:
+            self._cancel.raise_if_set()
+            if not isinstance(error, TimeoutError | httpcore.TimeoutException) or not self._watch.is_over():
+                raise
+            if which is not None:
+                raise self.timers.error(which) from None
+            return None
+        self._cancel.raise_if_set()
+        self.timers.heard(begins=isinstance(item, bytes))
+        return item
 
 
-def _answer(call: Call, stop: Stop) -> Iterator[Head | bytes]:
-    """In the reading thread: the head, then the body. Without httpx's client, whose redirects, cookies and credentials have no place here."""
-    headers = merged({"accept": "*/*", "accept-encoding": "identity", "user-agent": "escalera"}, call.headers(stop))
-    stop.raise_if_stopped()
+class _Watch:
+    """How long what blocks may take, and what ends it before."""
+
+    def __init__(self) -> None:
+        self.stop = Stop()
+        self._until: float | None = None
+        self._asked = False
+
+    def wait_until(self, moment: float | None) -> None:
+        """For the next part of the answer."""
+        self._until, self._asked = moment, False
+
+    def is_over(self) -> bool:
+        return self._until is not None and time.monotonic() >= self._until - _LEAST
+
+    def left(self) -> float | None:
+        """Seconds for what blocks now; what is there already is taken in any case. Raises `TimeoutError` where a part that came has used them up."""
+        self.stop.raise_if_stopped()
+        if self._until is None:
+            return None
+        left = self._until - time.monotonic()
+        if left <= 0 and self._asked:
+            raise TimeoutError
+        self._asked = True
+        return max(left, _LEAST)
+
+
+def _answer(call: Call, watch: _Watch) -> Generator[Head | bytes, None, None]:
+    """The head, then the body. Without httpx's client, whose redirects, cookies and credentials have no place here."""
+    headers = merged({"accept": "*/*", "accept-encoding": "identity", "user-agent": "escalera"}, call.headers(watch.stop, watch.left()))
+    watch.stop.raise_if_stopped()
     _tell_request(call, headers)
     request = httpx.Request(call.method, call.url, headers=headers, content=call.content)
-    with _Transport(call, stop) as transport, closing(transport.handle_request(request)) as response:
+    with _Transport(call, watch) as transport, closing(transport.handle_request(request)) as response:
         head = Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
         call.wire.received(f"HTTP {head.status}\n{_lines(head.headers, hidden=_HIDDEN_BACK)}\n")
         yield head
@@ -140,11 +218,11 @@ def _lines(headers: Mapping[str, str], *, hidden: Iterable[str]) -> str:
 
 
 class _Transport(httpx.BaseTransport):
-    """httpx over a connection that `Stop` can shut down, whatever it is doing: dialling, shaking hands, sending, receiving."""
+    """httpx over a connection that is watched, whatever it is doing: dialling, shaking hands, sending, receiving."""
 
-    def __init__(self, call: Call, stop: Stop) -> None:
+    def __init__(self, call: Call, watch: _Watch) -> None:
         tls = call.certificates.context() if call.url.startswith("https:") else None
-        self._pool = httpcore.ConnectionPool(ssl_context=tls, proxy=_proxy(call.url), max_connections=1, retries=0, network_backend=_Dialler(stop))
+        self._pool = httpcore.ConnectionPool(ssl_context=tls, proxy=_proxy(call.url), max_connections=1, retries=0, network_backend=_Dialler(watch))
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         url = httpcore.URL(scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path)
@@ -169,8 +247,8 @@ class _Body(httpx.SyncByteStream):
 class _Dialler(httpcore.NetworkBackend):
     """Dials in short slices, one address after the other, and hands the socket to `Stop`."""
 
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
+    def __init__(self, watch: _Watch) -> None:
+        self._watch = watch
         self._plain = httpcore.SyncBackend()
 
     def connect_tcp(
@@ -181,13 +259,14 @@ class _Dialler(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        addresses = _resolve(host, port)
+        addresses = _resolved(host, port, self._watch)
         until = time.monotonic() + _DIAL_LIMIT
         while True:
             for address in tuple(addresses):
-                self._stop.raise_if_stopped()
+                left = self._watch.left()
                 try:
-                    stream = self._plain.connect_tcp(address, port, _DIAL_SLICE, local_address, [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)])
+                    slice_ = _DIAL_SLICE if left is None else min(left, _DIAL_SLICE)
+                    stream = self._plain.connect_tcp(address, port, slice_, local_address, [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)])
                 except httpcore.ConnectTimeout:
                     if time.monotonic() > until:
                         raise
@@ -196,8 +275,54 @@ class _Dialler(httpcore.NetworkBackend):
                     if not addresses:
                         raise
                 else:
-                    self._stop.hold(_shutter(stream.get_extra_info("socket")))
-                    return stream
+                    self._watch.stop.hold(_shutter(stream.get_extra_info("socket")))
+                    return _Watched(stream, self._watch)
+
+
+class _Watched(httpcore.NetworkStream):
+    """A connection that waits no longer than the call does: the client library's own time-outs have no place here."""
+
+    def __init__(self, stream: httpcore.NetworkStream, watch: _Watch) -> None:
+        self._stream, self._watch = stream, watch
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, self._watch.left())
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for start in range(0, len(buffer), _SENT_AT_ONCE):
+            self._stream.write(buffer[start : start + _SENT_AT_ONCE], self._watch.left())
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None) -> httpcore.NetworkStream:
+        return _Watched(self._stream.start_tls(ssl_context, server_hostname, self._watch.left()), self._watch)
+
+    def get_extra_info(self, info: str) -> Any:  # any: as the library has it
+        return self._stream.get_extra_info(info)
+
+
+def _resolved(host: str, port: int, watch: _Watch) -> list[str]:
+    """The addresses of a host. Looking up a name cannot be interrupted, so a thread of its own does it, and is left where it takes too long."""
+    with suppress(ValueError):
+        return [str(ipaddress.ip_address(host))]
+    found: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            found.put(_resolve(host, port))
+        except Exception as error:  # carried over to who waits
+            found.put(error)
+
+    watch.stop.hold(lambda: found.put(Stopped()))
+    threading.Thread(target=look_up, name="escalera-http", daemon=True).start()
+    try:
+        addresses = found.get(timeout=watch.left())
+    except queue.Empty:
+        raise TimeoutError from None
+    if isinstance(addresses, Exception):
+        raise addresses
+    return addresses
 
 
 def _resolve(host: str, port: int) -> list[str]:

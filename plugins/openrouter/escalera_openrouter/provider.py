@@ -176,16 +176,16 @@ class OpenAIProvider:
             replay_reasoning=endpoint.replay_reasoning,
         )
 
-    def _headers(self, mask: _Mask) -> Any:  # Callable[[Stop], Mapping[str, str]]; the type is behind the lazy import
+    def _headers(self, mask: _Mask) -> Any:  # Callable[[Stop, float | None], Mapping[str, str]]; the type is behind the lazy import
         endpoint = self._endpoint
 
-        def headers(stop: Stop) -> Mapping[str, str]:
+        def headers(stop: Stop, seconds: float | None) -> Mapping[str, str]:
             given = {name: secret.get_secret_value() for name, secret in endpoint.headers.items()}
             token = endpoint.api_key.get_secret_value() if endpoint.api_key is not None else None
             if endpoint.token_cmd:
                 from escalera_openrouter.token import token_from
 
-                token = token_from(endpoint.token_cmd, stop, folder=endpoint.token_folder)
+                token = token_from(endpoint.token_cmd, stop, folder=endpoint.token_folder, seconds=seconds)
                 mask.add(token)
             return self._merged(token, given)
 
@@ -210,7 +210,7 @@ class OpenAIProvider:
                 case "stream":
                     yield from _stream(exchange, answer, begin, self._endpoint.where)
                 case None:
-                    exchange.complete()
+                    exchange.timers.complete()
                     raise _no_answer(begin + _collect(exchange, _ERROR_BODY_MAX), _content_type(head), self._endpoint.where)
             yield from answer.end(cut=exchange.broken)
 
@@ -229,7 +229,7 @@ class OpenAIProvider:
         if 300 <= head.status < 400:
             raise _redirected(head, self._endpoint.where)
         if not 200 <= head.status < 300:
-            exchange.complete()  # a server that holds an error's socket open shall not hold us
+            exchange.timers.complete()  # a server that holds an error's socket open shall not hold us
             raise http_failure(head.status, head.headers, _collect(exchange, _ERROR_BODY_MAX), where=self._endpoint.where, now=_now())
 
     def _chat_result(self, models_status: int) -> CheckResult:
@@ -316,9 +316,9 @@ def _parsed(parser: EventParser, exchange: HttpExchange, answer: Answer, begin: 
             if answer.closed:
                 return
             if answer.ended:
-                exchange.complete()
+                exchange.timers.complete()
             else:
-                exchange.go_on()
+                exchange.timers.go_on()
     except EventTooLarge as error:
         raise ProtocolError(f"{where}: {error}.") from error
     yield from _last(parser.close(), answer, cut=exchange.broken is not None)
@@ -368,7 +368,7 @@ def _document(exchange: HttpExchange, limit: int, where: str, begin: bytes = b""
             raise ProtocolError(f"{where} sends more than {limit // 2**20} MB as one answer: that is no answer.", hint="Check base_url.")
         nesting.feed(chunk.decode("latin-1"))
         if nesting.whole:
-            exchange.complete()
+            exchange.timers.complete()
     return bytes(content)
 
 

@@ -15,18 +15,24 @@ from orchestrator.providers import Stop
 _SECONDS = 30.0
 
 
-def token_from(command: Sequence[str], stop: Stop, *, folder: str | None = None) -> str:
-    """What the command prints, its blanks taken off. Raises `AuthFailed` that names the command and never its output."""
+def token_from(command: Sequence[str], stop: Stop, *, folder: str | None = None, seconds: float | None = None) -> str:
+    """What the command prints, its blanks taken off. Raises `AuthFailed` that names the command and never its output.
+
+    `TimeoutError` when the `seconds` are over that the call has left, and `Stopped`.
+    """
+    limit = _SECONDS if seconds is None else min(seconds, _SECONDS)
     try:
         process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     except OSError as error:
         raise AuthFailed(f"token_cmd: {command[0]} cannot be started: {error.strerror}.", hint="Check the agent's token_cmd.") from error
     stop.hold(lambda: _kill(process))
     try:
-        output, complaint = process.communicate(timeout=_SECONDS)
+        output, complaint = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired as error:
         _kill(process)
         process.communicate()
+        if limit < _SECONDS:
+            raise TimeoutError from error
         raise AuthFailed(f"token_cmd: {command[0]} gave no token within {_SECONDS:g} seconds.") from error
     stop.raise_if_stopped()
     token = output.decode("utf-8", "replace").strip()
