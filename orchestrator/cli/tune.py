@@ -20,6 +20,7 @@ from orchestrator.clock import parse_time
 from orchestrator.documents.tune import InForce, tune_document
 from orchestrator.edits import edited
 from orchestrator.errors import EscaleraError, UsageError
+from orchestrator.history.budget import estimate_tokens
 from orchestrator.settings.files import shown_path
 from orchestrator.settings.toml_text import spelled
 from orchestrator.tuning.cases import Reader
@@ -144,8 +145,10 @@ def _readers(front: Front) -> dict[str, Reader]:
     readers = {}
     for name in front.settings.agents:
         with suppress(EscaleraError):
-            capabilities = crew.agent(name).provider.capabilities
-            readers[name] = Reader(capabilities.profile, capabilities.context_window_tokens)
+            agent = crew.agent(name)
+            capabilities = agent.provider.capabilities
+            wide = estimate_tokens(agent.prompt) - estimate_tokens("x" * len(agent.prompt))
+            readers[name] = Reader(capabilities.profile, capabilities.context_window_tokens, wide)
     return readers
 
 

@@ -19,6 +19,8 @@ class Reader:
 
     profile: WireProfile = "openai"
     window: int | None = None
+    wide_tokens: int = 0
+    """By how much the letters of its prompt weigh more than as many ASCII ones: all other static text is ours."""
 
 
 UNKNOWN_READER = Reader()

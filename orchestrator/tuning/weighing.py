@@ -241,7 +241,7 @@ class Weighing:
         system, context = self._own_texts(told)
         orientation, percepts = estimate_tokens(told), self._facts.tokens
         if self._goes_on is None:
-            self._system, self._system_tokens = system, _tokens_with(system, told)
+            self._system, self._system_tokens = system, _tokens_with(system, told) + self._case.reader.wide_tokens
             self._context_tokens = math.ceil(context / CHARS_PER_TOKEN)
             return max(0, self._system_tokens + self._context_tokens - orientation - percepts), 0, orientation, percepts
         self._context_tokens = _tokens_with(context, told)
@@ -318,7 +318,7 @@ def _primary_situation(case: Case, need: ToldNeed) -> Situation:
 def _sent(desk: Desk, case: Case, chosen: Chosen, told: str, facts: Told, fit: Fit) -> Sent:
     """The figures of an agent without a conversation of its own."""
     parts = case.receipt.report.budget.parts
-    static = math.ceil(parts["system"] / CHARS_PER_TOKEN) + _tool_tokens(parts["tools"])
+    static = math.ceil(parts["system"] / CHARS_PER_TOKEN) + case.reader.wide_tokens + _tool_tokens(parts["tools"])
     orientation = estimate_tokens(told + _OVERHEAD) if told.strip() else 0
     first, again = (0, static) if case.repeats_static else (static, 0)
     return _figures(desk, case, chosen, (first, orientation, facts.tokens, case.prompt_tokens, fit.tokens, again), facts, fit, key=(told, facts.ids, fit.key))

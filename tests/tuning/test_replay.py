@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.templates import Templates
+from orchestrator.tuning.cases import Reader
 from orchestrator.tuning.knobs import Variant, variant
 from orchestrator.tuning.past import Past, PastTurn
 from orchestrator.tuning.replay import Replay, Replayed
@@ -129,3 +130,9 @@ def test_only_the_turns_of_one_agent_are_counted_and_only_its_limits_changed(lif
     assert outcome.turns == sum(turn.agent == "strong" for turn in life.turns)
     assert set(outcome.under(0).by_agent) == {"strong"}
     assert outcome.under(0).of("mode_changed") > 0
+
+
+def test_a_prompt_in_another_script_weighs_more(life: Scene) -> None:
+    plain, wide = (replay([past(life)], Task((), {"other": Reader(wide_tokens=tokens)}), life.templates, {}).base for tokens in (0, 7))
+
+    assert wide.of("cached") + wide.of("static") - plain.of("cached") - plain.of("static") == 7 * sum(turn.agent == "other" for turn in life.turns)
