@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -103,4 +103,4 @@ def shown_value(value: object) -> str:
     return "unset" if value is None else str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-__all__: Sequence[str] = ("CLASSES", "bars", "compact", "shown_value", "svg")
+__all__ = ["CLASSES", "WIDTH", "bars", "compact", "shown_value", "svg"]

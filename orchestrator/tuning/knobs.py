@@ -17,8 +17,8 @@ NEED = "need_expiry_hours"
 
 SWEEPS: Mapping[str, tuple[str, ...]] = {
     "returning_fresh_start_local_turns": ("0", "1", "2", "3", "4", "5", "6", "8", "12", "16"),
-    "message_budget_chars": ("12000", "24000", "50000", "100000", "200000", "unlimited"),
-    "context_budget_chars": ("0", "2000", "6000", "12000", "24000", "unlimited"),
+    "message_budget_chars": ("12000", "24000", "50000", "100000", "unlimited"),
+    "context_budget_chars": ("0", "2000", "6000", "12000", "unlimited"),
     "percept_inject_max": ("0", "5", "10", "25", "50"),
     "percept_inject_max_bytes": ("0", "512", "1024", "2048", "4096"),
     "output_reserve_tokens": ("1024", "2048", "4096", "8192"),

@@ -68,6 +68,7 @@ class Replay:
         self._limits: dict[tuple[str, int], list[Limits]] = {}
         self._weighings: dict[tuple[object, ...], PrimaryWeighing] = {}
         self._grouped: dict[tuple[object, ...], list[tuple[Limits, list[int]]]] = {}
+        self._projections: dict[tuple[str, int, bool], tuple[list[object], object]] = {}
         self._kept_limits: list[Limits] = []
         self._expiries = [(place, variant) for place, variant in enumerate(variants) if variant.limit == NEED]
 
@@ -130,20 +131,31 @@ class Replay:
         return others
 
     def _by_state(self, case: Case, base: Sent, after: Conversation | None, limits: Limits) -> dict[int, Sent]:
-        """What was told before may differ, too."""
+        """What was told before may differ, too; limits and conversations that come to the same are looked at once."""
         others: dict[int, Sent] = {}
-        then, agent = self._base.get(case.turn.agent), case.turn.agent
-        for place, other in enumerate(self._applied(limits, agent)):
-            state = self._states[place].get(agent)
-            if self._variants[place].limit == NEED:
+        agent, facts = case.turn.agent, case.receipt.facts
+        applied, kinds, kind = self._applied(limits, agent), *self._kinds(case, limits)
+        done: dict[tuple[object, ...], tuple[Sent, Conversation | None]] = {(kind, self._base.get(agent)): (base, after)}
+        for place, variant in enumerate(self._variants):
+            if variant.limit == NEED:
                 continue
-            if other is limits and state is then:
-                self._states[place][agent] = after
-            else:
-                sent, own = self._evaluate(case, other, case.receipt.facts, case.need, state)
+            state = self._states[place].get(agent)
+            key = (kinds[place], state)
+            if key not in done:
+                sent, own = self._evaluate(case, applied[place], facts, case.need, state)
                 alike = own is not None and after is not None and own.is_like(after)
-                self._keep(case, base, others, place, (sent, after if alike else own))
+                done[key] = sent, after if alike else own
+            self._keep(case, base, others, place, done[key])
         return others
+
+    def _kinds(self, case: Case, limits: Limits) -> tuple[list[object], object]:
+        """What of each variant's limits can matter to a turn of an agent with a conversation of its own, and what of those of then."""
+        remembers = bool(case.chosen or case.receipt.report.percepts.over)
+        key = (case.turn.agent, id(limits), remembers)
+        if key not in self._projections:
+            projected = [_projected(other, case.reader, True, remembers) for other in self._applied(limits, case.turn.agent)]
+            self._projections[key] = list[object](projected), _projected(limits, case.reader, True, remembers)
+        return self._projections[key]
 
     def _keep(self, case: Case, base: Sent, others: dict[int, Sent], place: int, done: tuple[Sent, Conversation | None]) -> None:
         sent, after = done
@@ -391,7 +403,7 @@ def _remembering(case: Case, limits: Limits) -> object:
 
 
 def _projected(limits: Limits, reader: Reader, escalates: bool, remembers: bool) -> tuple[object, ...]:
-    """What of the limits can matter to a turn of an agent without a conversation of its own."""
+    """What of the limits can matter to a turn; digests are told to escalation agents, and to whoever has a conversation of its own."""
     told = (limits.percept_inject_max, limits.percept_inject_max_bytes) if remembers else None
     decided = (limits.returning_fresh_start_local_turns, limits.context_budget_chars) if escalates else None
     return decided, told, basis(limits, reader.window)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from orchestrator.attachments import referenced
 from orchestrator.history.budget import PART_OVERHEAD, estimate_message_tokens, estimate_tokens
 from orchestrator.history.fit import fit, keep_order, stub, weigh
 from orchestrator.history.render import Unit, Viewer
@@ -252,7 +251,7 @@ def _saved_tokens(result: ToolResult) -> int:
 
 def _is_plain(text: str) -> bool:
     """Whether nothing is done to it on its way into a message: no mark, no tag, no file, nothing blank."""
-    return text.isascii() and "[" not in text and "<" not in text and "\x00" not in text and not text.isspace() and text != "" and referenced(text) == text
+    return text.isascii() and "[" not in text and "<" not in text and "\x00" not in text and not text.isspace() and text != "" and "File " not in text
 
 
 def _cut(unit: _Unit) -> int:
