@@ -80,10 +80,13 @@ class Crew:
         trusted: Callable[[Path, bytes], bool] = lambda *_: False,
         known: KnownSecrets | None = None,
         listings: Listings | None = None,
+        revise: Callable[[Limits], Limits] = lambda limits: limits,
     ) -> None:
+        """`revise` gives the agents other limits than their settings do, where it is asked what those would change."""
         self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
         self._turn_timeout, self._with_secrets, self._long_lived = turn_timeout, with_secrets, long_lived
         self._reports, self._trusted, self._known = reports, trusted, known
+        self._revise = revise
         self._built: dict[str, Agent] = {}
         self._held = dict(self._held_servers())
         """Servers that are not started, by name, and why."""
@@ -123,7 +126,7 @@ class Crew:
                 session_wait=self._settings.value("session_wait"),
                 known=self._known,
             )
-            limits = self._settings.limits(name)
+            limits = self._revise(self._settings.limits(name))
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)
             self._built[name] = Agent(name, config.provider, provider, limits, agent_prompt(config, accepts=self._accepts(config)), config.extra_tools)

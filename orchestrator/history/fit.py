@@ -176,7 +176,7 @@ def _continues(turn: Turn, first: Turn) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class Item:
     """A unit with its messages and two sizes from one rendering: as it is, and with every tool result shortened."""
 
     unit: Unit
@@ -189,6 +189,7 @@ class _Item:
 
     @property
     def short(self) -> int:
+        """With every tool result shortened."""
         return self.full - sum(self.savings)
 
 
@@ -196,16 +197,16 @@ class Weighed:
     """Units as they were weighed, for the next time: what a turn came to never changes, and a log gives the same turn as the same object."""
 
     def __init__(self) -> None:
-        self._items: dict[tuple[object, ...], tuple[Unit, _Item]] = {}
+        self._items: dict[tuple[object, ...], tuple[Unit, Item]] = {}
         self._size = 0
 
-    def of(self, unit: Unit, viewer: Viewer, profile: WireProfile) -> _Item:
+    def of(self, unit: Unit, viewer: Viewer, profile: WireProfile) -> Item:
         """Weighed now, or before. Where what is kept becomes too much, all of it goes."""
         key = (viewer, profile, unit.pending, *map(id, unit.turns))  # ids that nothing else gets while the unit is kept
         known = self._items.get(key)
         if known is not None:
             return known[1]
-        item = _weigh(unit, viewer, profile)
+        item = weigh(unit, viewer, profile)
         if self._size > _REMEMBERED:
             self._items, self._size = {}, 0
         self._items[key] = unit, item
@@ -219,16 +220,17 @@ _OVERHEAD = 1000
 """What a unit takes beside its texts."""
 
 
-def _weigh(unit: Unit, viewer: Viewer, profile: WireProfile) -> _Item:
+def weigh(unit: Unit, viewer: Viewer, profile: WireProfile) -> Item:
+    """The unit as that agent sees it."""
     unit = tidy_unit(unit, viewer)
     messages = settle(show_unit(unit, viewer), profile)
     savings = tuple([_saving(part) for turn in unit.turns for part in turn.steps if isinstance(part, ToolResult)])
-    return _Item(unit, messages, measure(messages), savings)
+    return Item(unit, messages, measure(messages), savings)
 
 
-def _read(units: Iterable[_Item], available: int | None, room: int | None) -> tuple[list[_Item], bool]:
+def _read(units: Iterable[Item], available: int | None, room: int | None) -> tuple[list[Item], bool]:
     """What has to be looked at, and whether that is everything: no more once a turn will have to be dropped."""
-    read: list[_Item] = []
+    read: list[Item] = []
     full = short = 0
     for item in units:
         read.append(item)
@@ -239,7 +241,7 @@ def _read(units: Iterable[_Item], available: int | None, room: int | None) -> tu
     return read, True
 
 
-def _kept(read: Sequence[_Item], room: int) -> Iterator[_Item]:
+def _kept(read: Sequence[Item], room: int) -> Iterator[Item]:
     """The first ones that fit with their tool results shortened."""
     for item in read:
         room -= item.short
@@ -251,10 +253,10 @@ def _kept(read: Sequence[_Item], room: int) -> Iterator[_Item]:
 # -- giving up ------------------------------------------------------------------------------------
 
 
-def _shorten_oldest(read: Sequence[_Item], room: int, viewer: Viewer, profile: WireProfile) -> list[_Item]:
+def _shorten_oldest(read: Sequence[Item], room: int, viewer: Viewer, profile: WireProfile) -> list[Item]:
     """Tool results shortened, oldest first, until everything fits."""
     excess = sum(item.full for item in read) - room
-    done: list[_Item] = []
+    done: list[Item] = []
     for item in sorted(read, key=_place):
         count = 0
         while excess > 0 and count < len(item.savings):
@@ -264,7 +266,7 @@ def _shorten_oldest(read: Sequence[_Item], room: int, viewer: Viewer, profile: W
     return done
 
 
-def _shorten(item: _Item, viewer: Viewer, profile: WireProfile, *, count: int | None = None) -> _Item:
+def _shorten(item: Item, viewer: Viewer, profile: WireProfile, *, count: int | None = None) -> Item:
     """With its oldest `count` tool results shortened, or all of them."""
     if not any(item.savings[:count]):
         return item
@@ -279,7 +281,7 @@ def _shorten(item: _Item, viewer: Viewer, profile: WireProfile, *, count: int | 
     touched = tuple(new.index for new, old in zip(turns, item.unit.turns, strict=True) if new is not old)
     unit = replace(item.unit, turns=tuple(turns))
     messages = settle(show_unit(unit, viewer), profile)
-    return _Item(unit, messages, measure(messages), shortened=touched)
+    return Item(unit, messages, measure(messages), shortened=touched)
 
 
 def stub(part: Part) -> Part:
@@ -299,11 +301,11 @@ def stub_text(content: str) -> str:
     return f"{content[:_HEAD]}\n… {len(content) - _HEAD - _TAIL} characters cut …\n{content[-_TAIL:]}"
 
 
-def _without_batches(item: _Item, room: int, viewer: Viewer, profile: WireProfile) -> list[_Item]:
+def _without_batches(item: Item, room: int, viewer: Viewer, profile: WireProfile) -> list[Item]:
     """The newest unit alone, without as many of its oldest tool batches as it takes to fit; nothing if that is not enough."""
     item = _shorten(item, viewer, profile)
 
-    def without(count: int) -> _Item:
+    def without(count: int) -> Item:
         messages = settle(show_unit(item.unit, viewer, skip=count), profile)
         return replace(item, messages=messages, full=measure(messages), savings=(), cut=_cut(item.unit, count))
 
@@ -322,7 +324,7 @@ def _cut(unit: Unit, count: int) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _fitted(kept: Iterable[_Item], log: TurnLog, scope: Scope, profile: WireProfile, *, budget: bool) -> Fitted:
+def _fitted(kept: Iterable[Item], log: TurnLog, scope: Scope, profile: WireProfile, *, budget: bool) -> Fitted:
     items = sorted(kept, key=_place)
     sent = tuple(sorted(turn.index for item in items for turn in item.unit.turns))
     return Fitted(
@@ -335,8 +337,8 @@ def _fitted(kept: Iterable[_Item], log: TurnLog, scope: Scope, profile: WireProf
     )
 
 
-def _place(item: _Item) -> tuple[bool, int]:
+def _place(item: Item) -> tuple[bool, int]:
     return item.unit.pending, item.unit.place
 
 
-__all__ = ["STUB_CHARS", "Dropped", "Fitted", "LeftOut", "Weighed", "Why", "fit", "keep_order", "stub", "stub_text"]
+__all__ = ["STUB_CHARS", "Dropped", "Fitted", "Item", "LeftOut", "Weighed", "Why", "fit", "keep_order", "stub", "stub_text", "weigh"]
