@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -17,7 +19,8 @@ from orchestrator.providers import Answer, Cancel
 from orchestrator.recording import Report
 from orchestrator.routing import Choice, Pin
 from orchestrator.session import Role, State
-from orchestrator.testing.openai_server import OpenAIServer, reply
+from orchestrator.tags import tag
+from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, reply, sse
 
 
 def take(talk: Conversation, prompt: str = "hello", role: Role | None = None) -> Report:
@@ -48,6 +51,39 @@ def test_undoing_restores_the_need_the_open_question_and_what_was_learned(server
     assert talk.store.percepts(session=talk.session.id) == []
     assert talk.store.log(fork.id).next_index == 2
     assert talk.store.find(None, talk.session.workspace).id == talk.session.id
+
+
+def by_tool(_talk: Conversation) -> Reply:
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "escalate", "arguments": '{"reason": "too hard"}'}}
+    return sse(chunk({"tool_calls": [call]}), chunk({}, finish_reason="tool_calls"))
+
+
+def by_tag(talk: Conversation) -> Reply:
+    return reply(f"I looked. {tag('escalate', 'too hard', talk.session.nonce)}")
+
+
+@pytest.mark.parametrize("handing", [by_tool, by_tag])
+def test_a_hand_over_is_no_news_and_a_turn_of_another_process_is(
+    server: OpenAIServer, front: Front, talk: Conversation, capsys: pytest.CaptureFixture[str], handing: Callable[[Conversation], Reply]
+) -> None:
+    talk.change_need(stated("bake"), Cancel())
+    server.add(handing(talk), reply("Done."), reply("Theirs."), handing(talk), reply("Done again."))
+
+    assert take(talk, "first").escalated_from == 0
+    assert "another process" not in capsys.readouterr().err
+    take(Conversation(front, talk.store, talk.header()), "by another")
+    capsys.readouterr()
+    assert take(talk, "second").escalated_from == 3
+    assert re.findall(r"another process took turn (\d)", capsys.readouterr().err) == ["2"]
+
+
+def test_a_prompt_repeated_until_it_is_handed_over_is_no_news(server: OpenAIServer, talk: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add(*(reply(f"Answer {number}.") for number in range(3)))
+    reports = [take(talk, "why does the oven smoke so much?") for _ in range(2)]
+
+    assert [report.escalated_from for report in reports] == [None, 1]
+    talk.tell_news()
+    assert "another process" not in capsys.readouterr().err
 
 
 def test_fresh_waits_for_an_escalation_turn(server: OpenAIServer, talk: Conversation) -> None:
