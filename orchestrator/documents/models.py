@@ -150,6 +150,7 @@ class TurnShape(_Shape):
     model_served: str | None = None
     routing: list[ReasonShape] = Field(default=[], description="why this agent got the turn")
     receipt: Any = Field(default=None, description="what the turn was decided by, as `session show --plan` prints it; one that cannot be read is left out")
+    copied_from: Stated | None = Field(default=None, description="the session in which the turn was taken, where this one is a fork: its usage counts there")
 
 
 class NeedShape(_Shape):

@@ -19,6 +19,7 @@ from orchestrator.providers import Answer, Cancel
 from orchestrator.recording import Report
 from orchestrator.routing import Choice, Pin
 from orchestrator.session import Role, State
+from orchestrator.sessions import all_turns, forked
 from orchestrator.tags import tag
 from orchestrator.testing.openai_server import OpenAIServer, Reply, chunk, reply, sse
 
@@ -51,6 +52,28 @@ def test_undoing_restores_the_need_the_open_question_and_what_was_learned(server
     assert talk.store.percepts(session=talk.session.id) == []
     assert talk.store.log(fork.id).next_index == 2
     assert talk.store.find(None, talk.session.workspace).id == talk.session.id
+
+
+def test_undone_turns_count_once_and_stay_in_the_sums(server: OpenAIServer, front: Front, talk: Conversation) -> None:
+    server.add(*(reply("Fine.", usage=(100, 10)) for _ in range(5)))
+    take(talk)
+    take(talk)
+    commands = Commands(front, talk)
+    for _ in range(3):
+        wish = commands.understand("/retry", cancel=Cancel())
+        assert wish is not None
+        take(talk, wish.prompt)
+    talk.undo(Cancel())
+
+    spent = talk.standing().spent
+    assert spent is not None
+    assert (spent.turns, spent.input_tokens, spent.output_tokens) == (5, 500, 50)
+    assert [(usage.key, usage.turns) for usage in talk.store.usage("session")] == [(talk.session.id, 5)]
+
+    fork = forked(front, talk.store, talk.header(), all_turns(talk.store.log(talk.session.id)), {})
+    assert Conversation(front, talk.store, fork).standing().spent is None
+    measured = [turn.usage for turn in talk.store.log(fork.id).newest_first() if turn.usage is not None]
+    assert measured[0].sent_chars
 
 
 def by_tool(_talk: Conversation) -> Reply:
