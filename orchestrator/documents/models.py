@@ -113,6 +113,7 @@ class UsageShape(_Shape):
     cache_in_input: bool = False
     sent_chars: Count | None = Field(default=None, description="what the input tokens were reported for, in characters")
     sent_tokens_estimate: Count | None = Field(default=None, description="the same in tokens, as they were estimated")
+    aside_tokens: Count | None = Field(default=None, description="tokens read in calls beside the turn, such as the classifier's, which are not among those")
 
 
 class ReasonShape(_Shape):
