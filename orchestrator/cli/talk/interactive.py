@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -55,7 +55,8 @@ class _Line:
     """What was typed and is not begun with yet."""
 
     text: str
-    pasted: Sequence[str]
+    own: str
+    """What of it the user typed, as `Draft.own` has it."""
     overtaken: bool = False
     """Text of an answer came after it was typed: what that asks at its end, this is no reply to."""
 
@@ -175,9 +176,9 @@ class Interactive:
 
     # -- what is typed -----------------------------------------------------------------------------
 
-    def _submit(self, text: str, pasted: Sequence[str]) -> None:
+    def _submit(self, text: str, own: str) -> None:
         self._last_interrupt = None
-        self._waiting.append(_Line(text, pasted))
+        self._waiting.append(_Line(text, own))
         self._next()
 
     def _next(self) -> None:
@@ -235,7 +236,7 @@ class Interactive:
     def _give_back(self) -> None:
         """Lines that were not begun with become the draft again."""
         if self._waiting:
-            self._screen.draft("\n".join(line.text for line in self._waiting))
+            self._screen.buffer.bring_back("\n".join(line.text for line in self._waiting), "\n".join(line.own for line in self._waiting))
             self._waiting.clear()
 
     def _queue_text(self) -> str:
@@ -248,7 +249,7 @@ class Interactive:
     def _work(self, job: _Job) -> None:
         try:
             with self._talk.lock:
-                wish = self._commands.understand(job.line.text, cancel=job.cancel, typed=True, pasted=job.line.pasted)
+                wish = self._commands.understand(job.line.text, cancel=job.cancel, own=job.line.own)
                 job.report = None if wish is None else self._turn(wish, job.cancel)
                 self._standing = self._talk.standing()
         except Leave:

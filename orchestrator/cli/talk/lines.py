@@ -74,7 +74,7 @@ class Lines:
         cancel = Cancel()
         try:
             with cancelled_by_signals(cancel, self._front.clock.monotonic), self._talk.lock:
-                wish = self._commands.understand(line, cancel=cancel, typed=self._typed)
+                wish = self._commands.understand(line, cancel=cancel, own="" if self._typed else None)
                 code = 0 if wish is None else self._turn(wish, cancel)
         except EscaleraError as error:
             self._front.failed(error)

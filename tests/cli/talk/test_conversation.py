@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -159,6 +160,15 @@ def test_what_a_line_means(front: Front, talk: Conversation, line: str, prompt: 
     wish = Commands(front, talk).understand(line, cancel=Cancel())
     assert wish is not None
     assert (wish.prompt, wish.choice.role) == (prompt, role)
+
+
+def test_a_plan_counts_what_its_message_attaches(front: Front, talk: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
+    (Path(front.workspace) / "notes.md").write_text("flour " * 1000)
+    commands, line, counted = Commands(front, talk), "/plan see @notes.md", []
+    for own in (line, ""):
+        commands.understand(line, cancel=Cancel(), own=own)
+        counted.append(int(re.findall(r"prompt\s+([\d,]+)", capsys.readouterr().out)[-1].replace(",", "")))
+    assert counted[0] - counted[1] > 6000 > counted[1]
 
 
 def test_every_command_does_something_and_says_what_is_wrong(front: Front, talk: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
