@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,11 +65,15 @@ COMMANDS = (
     Command("quit", "", "leave; Ctrl-D does too"),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
+_LONG_FOR = {"exit": "quit"}
 
 
 def is_command(line: str) -> bool:
-    """Whether it is one, and no prompt."""
-    return line.startswith("/") and not line.startswith("//")
+    """Whether it is one, and no prompt: a prompt may begin with a path, which no command looks like or which is there."""
+    if not line.startswith("/") or line.startswith("//"):
+        return False
+    word = line.split(maxsplit=1)[0]
+    return word == "/" or word[1:] in BY_NAME or not ("/" in word[1:] or os.path.exists(word))
 
 
 Attach = Callable[[str], tuple[str, Attached]]
@@ -115,7 +120,9 @@ class Commands:
 
     def _command(self, text: str, cancel: Cancel, attach: Attach) -> Wish | None:
         name, _, rest = text[1:].partition(" ") if " " in text.partition("\n")[0] else text[1:].partition("\n")
-        name, rest = name.strip(), rest.strip()
+        name, rest = _LONG_FOR.get(name.strip(), name.strip()), rest.strip()
+        if rest and name in BY_NAME and not BY_NAME[name].arguments:
+            raise UsageError(f"/{name} takes nothing more, so not {one_line(rest, 60)!r}", hint="/help lists what each command takes")
         match name:
             case "escalate" if rest.partition("\n")[0].split(" ", 1)[0] == "-e":
                 return self._with_brief(rest[2:].strip(), cancel, attach)
@@ -130,7 +137,7 @@ class Commands:
                 return None
             case "questions" if rest:
                 return self._send_answers(rest)
-            case "quit" | "exit":
+            case "quit":
                 raise Leave
         done: dict[str, Callable[[str, Cancel], None]] = {
             "agent": self._agent,

@@ -154,12 +154,22 @@ def test_a_pinned_escalation_that_does_what_the_primary_could_gets_a_hint_once(
         ("/escalate\nwith\nlines", "with\nlines", Role.ESCALATION),
         ("/primary me", "me", Role.PRIMARY),
         (" /help", " /help", None),
+        ("/no/such/file is broken, why?", "/no/such/file is broken, why?", None),
+        ("/usr/bin/foo: error 1\nline two", "/usr/bin/foo: error 1\nline two", None),
+        ("/dev is a folder", "/dev is a folder", None),
     ],
 )
 def test_what_a_line_means(front: Front, talk: Conversation, line: str, prompt: str, role: Role | None) -> None:
     wish = Commands(front, talk).understand(line, cancel=Cancel())
     assert wish is not None
     assert (wish.prompt, wish.choice.role) == (prompt, role)
+
+
+@pytest.mark.parametrize("line", ["/undo 3", "/quit now", "/exit now", "/fresh x", "/why 5", "/usage all", "/help me\nplease"])
+def test_what_a_command_does_not_take_is_refused(front: Front, talk: Conversation, line: str) -> None:
+    with pytest.raises(UsageError, match=f"takes nothing more, so not '{line.split()[1]}"):
+        Commands(front, talk).understand(line, cancel=Cancel())
+    assert not talk.fresh
 
 
 def test_a_plan_counts_what_its_message_attaches(front: Front, talk: Conversation, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,6 +196,8 @@ def test_every_command_does_something_and_says_what_is_wrong(front: Front, talk:
         if not said or "there is no command" in said:
             silent.append(line)
     assert silent == []
+    with pytest.raises(UsageError, match="there is no command /"):
+        commands.understand("/ memory", cancel=Cancel())
     with pytest.raises(UsageError, match="did you mean `/memory`"):
         commands.understand("/memroy", cancel=Cancel())
 
