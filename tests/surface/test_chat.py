@@ -455,6 +455,7 @@ def test_without_colours_and_without_a_screen(shell: Shell, cast: Agents, argume
             chat.say("/escalate which oven?")
             text = chat.until("turn 0, completed")
             assert "A stone oven holds **heat** well." in text
+            assert "session bakery begins with the first turn: /help lists commands, Ctrl-D leaves" in text
             chat.until(prompted)
             chat.say("rye")
             chat.until("turn 1, completed")
@@ -466,6 +467,21 @@ def test_without_colours_and_without_a_screen(shell: Shell, cast: Agents, argume
         assert b"\x1b" not in chat.got
     else:
         assert not [code for code in (b"\x1b[1m", b"\x1b[2m", b"\x1b[3", b"\x1b[7m", b"\x1b[0;1m") if code in chat.got]
+
+
+def test_a_chat_without_a_screen_at_a_terminal_says_what_it_goes_on_with_and_shows_an_answer_that_grows(shell: Shell, cast: Agents) -> None:
+    with OpenAIServer(hanging("It begins")) as server:
+        cast(server.url)
+        with Played(shell, "chat", "--name", "bakery", environ={"TERM": "dumb"}) as chat:
+            chat.until(">")
+            chat.say("go")
+            chat.until("It begins")
+            chat.type("\x03")
+            chat.until("turn 0, cancelled")
+        with Played(shell, "--no-input", "chat", "--session", "bakery") as chat:
+            chat.until("session bakery goes on: /help lists commands, Ctrl-D leaves")
+            chat.type("\x04")
+            assert chat.ended() == 0
 
 
 def test_focus_is_asked_for_and_the_desktop_notified_only_where_that_is_set(shell: Shell, cast: Agents) -> None:

@@ -25,7 +25,7 @@ from orchestrator.cli.spinner import TICK
 from orchestrator.cli.talk.commands import Commands, Leave, is_command
 from orchestrator.cli.talk.completion import Words
 from orchestrator.cli.talk.conversation import Conversation
-from orchestrator.cli.talk.lines import CANCELLED, told
+from orchestrator.cli.talk.lines import CANCELLED, told, welcome
 from orchestrator.cli.talk.panel import Panel, PanelScreen
 from orchestrator.cli.talk.past import Past
 from orchestrator.cli.talk.remembered import VERBS, Remembered
@@ -167,8 +167,7 @@ class Interactive:
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._loop.add_signal_handler(number, self._told_to_go, number)
-        begin = "goes on" if self._talk.is_stored else "begins with the first turn"
-        self._put("notice", f"session {self._standing.session} {begin}: /help lists commands, Ctrl-D leaves")
+        self._put("notice", welcome(self._talk))
         self._screen.task(self._pump())
         self._screen.task(self._tick())
         self._screen.task(self._look())
