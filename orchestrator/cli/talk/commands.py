@@ -67,6 +67,9 @@ COMMANDS = (
 BY_NAME = {command.name: command for command in COMMANDS}
 _LONG_FOR = {"exit": "quit"}
 
+_LOOKED_AT = 20_000
+"""Characters of a prompt that are looked through for files that were not attached: a pasted book may have an `@` in every line."""
+
 
 def is_command(line: str) -> bool:
     """Whether it is one, and no prompt: a prompt may begin with a path, which no command looks like or which is there."""
@@ -108,7 +111,7 @@ class Commands:
         """Who wrote a text that was pasted must not choose what is read: only `own` names files."""
 
         def attach(text: str) -> tuple[str, Attached]:
-            files, named = (named_files(words, cwd=Path(self._front.workspace), environ=self._front.environ) for words in (own, text))
+            files, named = (named_files(words, cwd=Path(self._front.workspace), environ=self._front.environ) for words in (own, text[:_LOOKED_AT]))
             for path in files:
                 self._front.output.notice(f"· attached {one_line(str(path), 300)}")
             others = [path for path in named if path not in files]
