@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from orchestrator.agents import agent_prompt, build_provider, tool_environ
 from orchestrator.errors import ConfigError
+from orchestrator.history.fit import Weighed
 from orchestrator.mcp_client.listings import Listings
 from orchestrator.mcp_client.servers import Offer, ToolServers
 from orchestrator.plugins import PluginReport
@@ -32,6 +34,8 @@ class Agent:
     prompt: str
     extra_tools: tuple[str, ...] = ()
     """What it is offered although not every agent is: names of tools, or of plugins that have some."""
+    weighed: Weighed = field(default_factory=Weighed, repr=False, compare=False)
+    """What turns that ended are to it."""
 
     def asks_for(self, tool: str, plugin: str) -> bool:
         """Whether its settings name that tool, or the plugin that it is from."""
@@ -133,6 +137,10 @@ class Crew:
 
     def tool_environ(self) -> dict[str, str]:
         """What programs that tools start may see of the environment: nothing that is a secret, be it by its name, of an agent or of a tool server."""
+        return dict(self._tool_environ)
+
+    @cached_property
+    def _tool_environ(self) -> Mapping[str, str]:
         return tool_environ(self._environ, self._settings.agents.values(), self._settings.servers.values(), self._kinds)
 
     def close(self) -> None:

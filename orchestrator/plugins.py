@@ -231,7 +231,7 @@ def missing_kind(name: str, kinds: Collection[str], reports: Iterable[PluginRepo
     failed = next((report for report in broken if _normal(report.distribution) == distribution), None)
     if failed is not None:
         return PluginError(f"the provider kind {name!r} is not there: {failed}", hint="`escalera plugins list` shows all plugins")
-    return PluginError(f"the provider kind {name!r} is not installed: {distribution} brings it", hint=f"pip install {distribution}")
+    return PluginError(f"the provider kind {name!r} is not installed: {distribution} brings it", hint=f"escalera plugins install {distribution}")
 
 
 class _Refused(Exception):

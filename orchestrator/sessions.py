@@ -124,7 +124,7 @@ def dropped(premises: Premises, store: Store, ref: str | None, *, purge: bool) -
         log = store.log(session.id)
         end, text = log.next_index, None if purge else exported(session, all_turns(log), store.receipts(session.id), raw=True)
     kept = None if text is None else _keep(premises, session, text)
-    store.drop(session.id, end)
+    store.drop(session.id, end, purge=purge)
     premises.wires.forget(session.id)
     premises.grants.forget_session(session.id)
     return session, kept

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from decisions import modes_page
 
 from orchestrator import hookspecs
 from orchestrator.cli.app import root
@@ -70,6 +71,7 @@ def main() -> int:
 def _references() -> Iterator[tuple[Path, str]]:
     yield DOCS / "settings.md", f"# Settings\n\n{NOTE}\n{ABOUT_SETTINGS}\n{reference_table().rstrip()}\n"
     yield DOCS / "commands.md", f"# Commands\n\n{NOTE}\n" + "\n".join(_commands(root, "escalera", None))
+    yield DOCS / "modes.md", f"# Modes\n\n{NOTE}\n{modes_page()}"
     yield DOCS / "hooks.md", f"# Hooks\n\n{NOTE}\n{HOOKS}\n" + "\n".join(_hooks())
     kinds = PluginManager.load(installed_entry_points()).kinds()
     for name, schema in {**schemas(), "config": config_schema(kinds[kind] for kind in DISTRIBUTIONS)}.items():

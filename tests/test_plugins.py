@@ -224,7 +224,7 @@ def test_a_missing_kind_names_the_distribution_that_brings_it(site: Site, kind: 
     with pytest.raises(PluginError, match=f"{kind!r} is not installed: {distribution} brings it") as caught:
         site.load().kind(kind)
 
-    assert caught.value.hint == f"pip install {distribution}"
+    assert caught.value.hint == f"escalera plugins install {distribution}"
 
 
 def test_a_kind_whose_plugin_failed_says_why(site: Site) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from orchestrator.agents import agent_problems
 from orchestrator.cli.checks import checked_agents, said
 from orchestrator.cli.front import Front
+from orchestrator.cli.installing import missing_plugins
 from orchestrator.cli.survey import SECONDS, Survey
 from orchestrator.errors import ConfigError, PluginError, StoreError
 from orchestrator.plugins import DISTRIBUTIONS, PluginManager, missing_kind
@@ -76,6 +78,7 @@ def diagnose(front: Front, settings: Settings | None, problems: Sequence[str], p
         *_keys(survey),
         *_embedded(survey),
         *_plugins(plugins),
+        *_beside_plugins(front, settings, plugins),
         *_kept(front, survey.processes),
     ]
 
@@ -174,9 +177,9 @@ def _claude(front: Front, survey: Survey) -> Iterator[Finding]:
         return
     program = shutil.which("claude", path=front.environ.get("PATH", os.defpath))
     if program is None:
-        yield Finding("claude", "claude", "absent", "neither the program nor its plugin is here", f"pip install {DISTRIBUTIONS['claude-cli']}")
+        yield Finding("claude", "claude", "absent", "neither the program nor its plugin is here", f"escalera plugins install {DISTRIBUTIONS['claude-cli']}")
     else:
-        yield Finding("claude", "claude", "note", f"{program} is here, and its plugin is not", f"pip install {DISTRIBUTIONS['claude-cli']}")
+        yield Finding("claude", "claude", "note", f"{program} is here, and its plugin is not", f"escalera plugins install {DISTRIBUTIONS['claude-cli']}")
 
 
 def _aws(survey: Survey) -> Iterator[Finding]:
@@ -192,7 +195,7 @@ def _aws(survey: Survey) -> Iterator[Finding]:
     else:
         yield Finding("aws", "region", "ready", facts.region)
     if "bedrock" not in survey.installed:
-        yield Finding("aws", "plugin", "note", "the provider kind bedrock is not installed", f"pip install {DISTRIBUTIONS['bedrock']}")
+        yield Finding("aws", "plugin", "note", "the provider kind bedrock is not installed", f"escalera plugins install {DISTRIBUTIONS['bedrock']}")
 
 
 def _keys(survey: Survey) -> Iterator[Finding]:
@@ -206,7 +209,7 @@ def _keys(survey: Survey) -> Iterator[Finding]:
 def _embedded(survey: Survey) -> Iterator[Finding]:
     result = survey.kinds["embedded"]
     if result is None:
-        yield Finding("embedded", "embedded model", "absent", "its plugin is not installed", f"pip install {DISTRIBUTIONS['embedded']}")
+        yield Finding("embedded", "embedded model", "absent", "its plugin is not installed", f"escalera plugins install {DISTRIBUTIONS['embedded']}")
     else:
         yield Finding("embedded", "embedded model", "works" if result.ok else "problem", _detail(result), result.hint)
 
@@ -221,7 +224,19 @@ def _plugins(plugins: PluginManager) -> Iterator[Finding]:
         else:
             yield Finding("plugins", report.name, "problem", f"{version}: {report.problem}", f"update it, or list it in plugins.blocked: {report.name}")
     if not plugins.reports():
-        yield Finding("plugins", "plugins", "problem", "none is installed", f"pip install {DISTRIBUTIONS['openai']}")
+        yield Finding("plugins", "plugins", "problem", "none is installed", f"escalera plugins install {DISTRIBUTIONS['openai']}")
+
+
+def _beside_plugins(front: Front, settings: Settings | None, plugins: PluginManager) -> Iterator[Finding]:
+    """Plugins that are wanted and missing, and what the tools for the workspace run commands in."""
+    for missing in missing_plugins(front) if settings is not None else ():
+        yield Finding("plugins", missing.distribution, "problem", f"wanted, missing: {missing.problem}", "escalera plugins sync")
+    if not any(report.name == "workspace" and report.loaded for report in plugins.reports()) or sys.platform != "linux":
+        return
+    if shutil.which("bwrap", path=front.environ.get("PATH")):
+        yield Finding("plugins", "bubblewrap", "ready", "commands that agents run can be kept to the workspace")
+    else:
+        yield Finding("plugins", "bubblewrap", "absent", "commands that agents run are not kept to the workspace", "install the package bubblewrap")
 
 
 # -- what is kept ---------------------------------------------------------------------------------

@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.front import Front
+from orchestrator.cli.installing import install, missing_plugins, remove, sync
 from orchestrator.session import Role
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import PluginObject
+    from orchestrator.documents.kinds import MissingPlugin, PluginObject
     from orchestrator.hooks import Trouble
+    from orchestrator.installing import Missing
     from orchestrator.plugins import PluginManager, PluginReport
 
 
 @click.group("plugins")
 def command() -> None:
-    """Installed plugins."""
+    """Installed plugins, and those that shall be."""
+
+
+command.add_command(install)
+command.add_command(remove)
+command.add_command(sync)
 
 
 @command.command("list")
@@ -30,10 +37,10 @@ def list_(front: Front, as_json: bool) -> None:
     Hooks that give tools and template folders are tried: what they give wrongly stands with the plugin.
     """
     manager = front.found_plugins()
-    troubles = _tried(front, manager)
+    troubles, missing = _tried(front, manager), missing_plugins(front)
     if as_json:
         plugins = [_plugin_object(report, troubles.get(report, ())) for report in manager.reports()]
-        front.output.print_json({"format": "escalera.plugins/1", "plugins": plugins})
+        front.output.print_json({"format": "escalera.plugins/1", "plugins": plugins, "missing": [_missing_object(one) for one in missing]})
         return
     for report in manager.reports():
         front.output.say(f"{report.name}  {report.distribution} {report.version}  {_brings(report)}".rstrip())
@@ -41,6 +48,8 @@ def list_(front: Front, as_json: bool) -> None:
             front.output.say(f"  problem: {problem}")
     if not manager.reports():
         front.output.say("no plugin is installed")
+    for one in missing:
+        front.output.say(f"{one.distribution}  wanted, missing: {one.problem}; escalera plugins sync")
 
 
 def _tried(front: Front, manager: PluginManager) -> Mapping[PluginReport, Sequence[str]]:
@@ -64,6 +73,10 @@ def _brings(report: PluginReport) -> str:
         return f"not loaded: {report.problem}"
     hooks = [name for name in report.hooks if name != "escalera_provider_kinds"]
     return "  ".join(f"{what}: {', '.join(names)}" for what, names in (("kinds", report.kinds), ("hooks", hooks)) if names)
+
+
+def _missing_object(one: Missing) -> MissingPlugin:
+    return {"requirement": one.requirement, "distribution": one.distribution, "problem": one.problem}
 
 
 def _plugin_object(report: PluginReport, troubles: Sequence[str]) -> PluginObject:

@@ -1052,11 +1052,20 @@ class PluginObject(TypedDict):
     """What it gives wrongly where those hooks were tried."""
 
 
+class MissingPlugin(TypedDict):
+    """A plugin that `plugins.wanted` names and that is not there as it is named."""
+
+    requirement: Stated
+    distribution: Stated
+    problem: Stated
+
+
 class PluginsDocument(TypedDict):
     """`plugins list --json`."""
 
     format: Literal["escalera.plugins/1"]
     plugins: list[PluginObject]
+    missing: list[MissingPlugin]
 
 
 class ShadowedObject(TypedDict):

@@ -269,6 +269,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("plugins.strict", "bool", False, "A plugin that does not load ends the program instead of being reported.", hot=False, needs_trust=True),
     Setting("plugins.blocked", "list", (), "Plugins that are not loaded, by name or by distribution.", hot=False, needs_trust=True),
+    Setting("plugins.wanted", "list", (), "Plugins that shall be there, as requirements; `plugins sync` installs what is missing.", needs_trust=True),
 )
 
 BY_PATH = {setting.path: setting for setting in SETTINGS}

@@ -171,8 +171,11 @@ class Store(Protocol):
     def import_session(self, session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt] = NO_RECEIPTS) -> None:
         """A whole session at once; an id that is taken raises `StoreError` and nothing is stored."""
 
-    def drop(self, session: str, next_index: int) -> None:
-        """Remove a session whose next turn would have that index. Raises `SessionInUse` while it is held, `StoreError` when turns were added meanwhile."""
+    def drop(self, session: str, next_index: int, *, purge: bool = False) -> None:
+        """Remove a session whose next turn would have that index; with `purge` the store's indexes and log forget its words, too.
+
+        Raises `SessionInUse` while it is held, `StoreError` when turns were added meanwhile.
+        """
 
     def usage(self, by: UsageKey, *, workspace: str | None = None, session: str | None = None, since: datetime | None = None) -> Sequence[UsageSum]:
         """The usage of all turns, however they ended, summed by that key, by agent and by source of the cost; of one workspace, one session, or all."""

@@ -14,7 +14,7 @@ from orchestrator.store.faults import Damaged
 BUSY_SECONDS = 10.0
 """How long one process waits while another writes; a transaction takes milliseconds."""
 
-_INDEXES = {"percept_words": "words", "search": "text"}
+INDEXES = {"percept_words": "words", "search": "text"}
 """The full text indexes, each with its column; the second is made at the first search."""
 _UNTOLD = "SQL logic error"
 """What full text search says of data that cannot be; of a statement that cannot be run more is said."""
@@ -30,6 +30,7 @@ def connect(path: Path, mode: str = "mode=rw") -> Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=Connection)
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA secure_delete = ON")  # what is deleted shall not lie on in free pages; not every SQLite is built so
     return connection
 
 
@@ -63,8 +64,8 @@ class Connection(sqlite3.Connection):
         """Whether all tables and indexes are as this version makes them, and the full text can be searched."""
         try:
             theirs = set(super().execute("SELECT name, sql FROM main.sqlite_master"))
-            for index in _INDEXES.keys() & {name for name, _ in theirs}:
-                super().execute(f"SELECT {_INDEXES[index]} FROM main.{index} WHERE {index} MATCH 'a'")  # noqa: S608  # names of ours
+            for index in INDEXES.keys() & {name for name, _ in theirs}:
+                super().execute(f"SELECT {INDEXES[index]} FROM main.{index} WHERE {index} MATCH 'a'")  # noqa: S608  # names of ours
         except (sqlite3.Error, UnicodeDecodeError):
             return False
         return theirs >= schema.sound()

@@ -14,6 +14,7 @@ from typing import TypeVar
 from orchestrator.clock import Clock
 from orchestrator.errors import StoreError, StoreReadOnly
 from orchestrator.store import backup, faults, owners
+from orchestrator.store.connection import INDEXES
 from orchestrator.store.files import Files
 from orchestrator.store.opening import Reading, Writing, open_reading, open_writing, repair, stamp_of
 
@@ -85,6 +86,23 @@ class Database:
             if self._connection is not None and self._connection.in_transaction:
                 raise RuntimeError("nothing is written inside a snapshot")
             return self._guard(lambda: self._transact(work, "BEGIN IMMEDIATE"))
+
+    def scrub(self) -> None:
+        """After something was purged: take it out of the full-text indexes and the log, which have it still. Says where else it may be."""
+        with self._lock:
+            self._guard(lambda: self._scrub(self._connection))
+
+    def _scrub(self, connection: sqlite3.Connection | None) -> None:
+        if connection is None:
+            return
+        for index in INDEXES:
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (index,)).fetchone():
+                connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")  # noqa: S608  # a name of ours
+        (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            self.notice(f"the log of the store in {self.files.folder} has what was purged until the other processes that read it have ended")
+        if any(self.files.backups.glob(backup.PATTERN)):
+            self.notice(f"backups in {self.files.backups} may still have what was purged; delete them, or wait until newer ones have taken their place")
 
     def owner_lock(self) -> str | None:
         """What a lease of ours carries: the lock that shows we live, where all owners surely share this machine.

@@ -116,7 +116,7 @@ class SqliteStore:
         now, platform = self.now(), self._database.platform
         self._database.write(lambda connection: sessions.import_session(connection, session, turns, receipts, now=now, platform=platform))
 
-    def drop(self, session: str, next_index: int) -> None:
+    def drop(self, session: str, next_index: int, *, purge: bool = False) -> None:
         identity, now, database = well_formed(session), self.now(), self._database
 
         def dropped(connection: sqlite3.Connection) -> None:
@@ -131,6 +131,8 @@ class SqliteStore:
             artifacts.collect(connection, now)
 
         database.write(dropped)
+        if purge:
+            database.scrub()
 
     # -- leases ------------------------------------------------------------------------------------
 
@@ -265,7 +267,10 @@ class SqliteStore:
 
     def forget(self, ref: str, *, purge: bool = False) -> Percept:
         database, now = self._database, self.now()
-        return database.write(lambda connection: percepts.forget(connection, ref, database.files.archive, purge=purge, now=now, notice=database.notice))
+        gone = database.write(lambda connection: percepts.forget(connection, ref, database.files.archive, purge=purge, now=now, notice=database.notice))
+        if purge:
+            database.scrub()
+        return gone
 
     def mark_used(self, ids: Sequence[str], at: datetime) -> None:
         self._database.write(lambda connection: percepts.mark_used(connection, ids, at))

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import Ambiguous, NotFound, StoreError, StoreFull, UsageError
+from orchestrator.messages import Text
 from orchestrator.percepts import Archived, Consolidated, Edge, Percept
 from orchestrator.session import Outcome, Role, Session, Turn
 from orchestrator.store import Claim, Store
@@ -634,6 +635,25 @@ def test_purging_leaves_nothing_of_it(process: Callable[..., SqliteStore], folde
     assert gone(store) == {}
     with pytest.raises(NotFound):
         store.forget("other", purge=True)
+
+
+def test_purging_leaves_nothing_of_it_in_the_database_and_names_the_backups(
+    process: Callable[..., SqliteStore], folder: Path, completed: Callable[..., Turn]
+) -> None:
+    store = process()
+    store.learn(fact("p", content="the canary sings at dawn"))
+    store.import_session(Session(id="s1", workspace="/w", nonce="n"), [completed(0, prompt="a nightingale at night", steps=(Text("nightingale"),))])
+    assert store.search("nightingale", None, limit=5)
+    files = lambda: [path for path in folder.glob("escalera.db*") if path.is_file()]  # noqa: E731  # said twice
+    assert any(b"canary" in path.read_bytes() for path in files())
+    (folder / "backups").mkdir()
+    (folder / "backups" / "escalera-20251230T100000Z.db").write_bytes(b"")
+
+    store.forget("p", purge=True)
+    store.drop("s1", 1, purge=True)
+
+    assert [word for word in (b"canary", b"sings", b"nightingale") for path in files() if word in path.read_bytes().lower()] == []
+    assert any("backups" in notice for notice in store.notices)
 
 
 def test_stale_says_how_long_each_was_idle_and_what_is_left_to_it(process: Callable[..., SqliteStore], time: TwoClocks) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_a_bare_machine_has_the_embedded_model_and_nothing_is_made_there(machine
     assert statuses(findings, "aws") == {"credentials": "absent"}
     assert statuses(findings, "servers") == {"named": "absent"}
     assert statuses(findings, "store") == {"folder": "works", "database": "absent"}
-    assert set(statuses(findings, "plugins").values()) == {"works"}
+    assert {status for name, status in statuses(findings, "plugins").items() if name != "bubblewrap"} == {"works"}
     assert not machine.shell.home.exists()
 
 
@@ -242,7 +243,7 @@ def test_a_broken_configuration_is_told_whole_and_stops_nothing_else(machine: Ma
     assert any("primry" in problem for problem in problems)
     assert any("max_tool_iterations" in problem for problem in problems)
     assert set(statuses(findings, "roles").values()) == {"problem"}
-    assert set(statuses(findings, "plugins").values()) == {"works"}
+    assert {status for name, status in statuses(findings, "plugins").items() if name != "bubblewrap"} == {"works"}
 
 
 def test_options_that_only_a_plugin_knows_are_checked_too(machine: Machine) -> None:
@@ -259,6 +260,18 @@ def test_a_plugin_that_does_not_load_is_named(machine: Machine) -> None:
     broken = next(finding for finding in of(machine.findings(PYTHONPATH=str(folder.parent)), "plugins") if finding["name"] == "broken")
     assert broken["status"] == "problem"
     assert "escalera_broken" in broken["detail"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+def test_what_agents_run_commands_in_and_plugins_that_are_missing_are_told(machine: Machine) -> None:
+    machine.shell.configure('[plugins]\nwanted = ["escalera-acme>=2"]\n')
+    without = statuses(machine.findings(PATH=str(machine.folder / "bin")), "plugins")
+    program = machine.folder / "bin" / "bwrap"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    having = statuses(machine.findings(PATH=str(machine.folder / "bin")), "plugins")
+    assert (without["bubblewrap"], having["bubblewrap"]) == ("absent", "ready")
+    assert (without["escalera-acme"], having["escalera-acme"]) == ("problem", "problem")
 
 
 def stored_session(machine: Machine) -> str:
