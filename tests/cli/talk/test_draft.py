@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompt_toolkit.completion import Completion, WordCompleter
 from prompt_toolkit.history import InMemoryHistory
@@ -82,6 +82,7 @@ edits = st.one_of(
 )
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.lists(edits, max_size=15))
 def test_however_it_is_edited_nothing_pasted_becomes_the_users(steps: list[Callable[[Draft], object]]) -> None:
     assert not set(drafted(*steps)[1]) & set("XY")
