@@ -1068,6 +1068,53 @@ class PluginsDocument(TypedDict):
     missing: list[MissingPlugin]
 
 
+class CheckedObject(TypedDict):
+    """One check of the provider kit. `not_claimed`: the provider does not do that; `not_shown`: its harness cannot play it."""
+
+    check: Stated
+    capability: Stated
+    status: Literal["passed", "failed", "not_claimed", "not_shown"]
+    shows: Stated
+    """What holds where it passes."""
+    detail: str | None
+    """What is wrong, or why it was not made."""
+    seconds: Annotated[float, Schema(minimum=0)]
+
+
+class CheckCounts(TypedDict):
+    """How many checks came to what."""
+
+    passed: Count
+    failed: Count
+    not_claimed: Count
+    not_shown: Count
+
+
+class ConformanceDocument(TypedDict):
+    """`plugins check KIND --json`; `ok` where nothing failed and an answer was shown."""
+
+    format: Literal["escalera.conformance/1"]
+    kind: Stated
+    distribution: str
+    version: str
+    kit: Count
+    """The version of the kit."""
+    api_level: Count
+    """The plugin API level."""
+    ok: bool
+    counts: CheckCounts
+    checks: list[CheckedObject]
+
+
+class PackageDocument(TypedDict):
+    """`plugins new NAME --json`: the package that was written."""
+
+    format: Literal["escalera.package/1"]
+    folder: Stated
+    kind: Stated
+    files: list[Stated]
+
+
 class ShadowedObject(TypedDict):
     """What another source says."""
 
@@ -1214,6 +1261,8 @@ Document = (
     | NotificationDocument
     | UsageDocument
     | PluginsDocument
+    | ConformanceDocument
+    | PackageDocument
     | SettingsDocument
     | SettingDocument
     | TemplatesDocument

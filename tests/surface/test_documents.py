@@ -214,6 +214,8 @@ def _others(run: Run, folder: Path) -> None:
     run("agents check", code=1)
     for command in ("plugins list", "settings list", "paths"):
         run(command)
+    run("plugins check", "openai")
+    run("plugins new", "grey")
     _overrides(run)
     run("doctor", "--server", "http://127.0.0.1:9/v1", code=1)
     for key in ("agent", "model", "session", "day"):
