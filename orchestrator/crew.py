@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from orchestrator.agents import agent_prompt, build_provider, tool_environ
 from orchestrator.errors import ConfigError
+from orchestrator.history.fit import Weighed
 from orchestrator.mcp_client.listings import Listings
 from orchestrator.mcp_client.servers import Offer, ToolServers
 from orchestrator.plugins import PluginReport
@@ -34,6 +36,8 @@ class Agent:
     prompt: str
     extra_tools: tuple[str, ...] = ()
     """What it is offered although not every agent is: names of tools, or of plugins that have some."""
+    weighed: Weighed = field(default_factory=Weighed, repr=False, compare=False)
+    """What turns that ended are to it."""
 
     def asks_for(self, tool: str, plugin: str) -> bool:
         """Whether its settings name that tool, or the plugin that it is from."""
@@ -78,10 +82,13 @@ class Crew:
         trusted: Callable[[Path, bytes], bool] = lambda *_: False,
         known: KnownSecrets | None = None,
         listings: Listings | None = None,
+        revise: Callable[[Limits], Limits] = lambda limits: limits,
     ) -> None:
+        """`revise` gives the agents other limits than their settings do, where it is asked what those would change."""
         self._settings, self._kinds, self._environ, self._workspace = settings, kinds, environ, workspace
         self._turn_timeout, self._with_secrets, self._long_lived = turn_timeout, with_secrets, long_lived
         self._reports, self._trusted, self._known = reports, trusted, known
+        self._revise = revise
         self._built: dict[str, Agent] = {}
         self._held = dict(self._held_servers())
         """Servers that are not started, by name, and why."""
@@ -122,7 +129,7 @@ class Crew:
                 session_wait=self._settings.value("session_wait"),
                 known=self._known,
             )
-            limits = self._settings.limits(name)
+            limits = self._revise(self._settings.limits(name))
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)
             self._built[name] = Agent(name, config.provider, provider, limits, self._prompt(config), config.extra_tools)
@@ -136,6 +143,10 @@ class Crew:
 
     def tool_environ(self) -> dict[str, str]:
         """What programs that tools start may see of the environment: nothing that is a secret, be it by its name, of an agent or of a tool server."""
+        return dict(self._tool_environ)
+
+    @cached_property
+    def _tool_environ(self) -> Mapping[str, str]:
         return tool_environ(self._environ, self._settings.agents.values(), self._settings.servers.values(), self._kinds)
 
     def close(self) -> None:

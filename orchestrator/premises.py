@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from orchestrator.routing import Rules
     from orchestrator.settings.grants import GrantStore
     from orchestrator.settings.known import KnownSecrets
+    from orchestrator.settings.limits import Limits
     from orchestrator.settings.live import LiveSettings
     from orchestrator.settings.problems import Problem
     from orchestrator.settings.project import Project
@@ -322,19 +323,25 @@ class Premises:
 
     def templates(self, project: Project) -> Templates:
         """The texts: the user's own, the project's where they are trusted, the plugins', the built-in ones."""
-        from orchestrator.templates import Override, Templates, overrides_in
+        from orchestrator.templates import Templates
 
-        folders = self.hooks.template_folders()
-        self.tell_once(*folders.notices)
-        overrides = [
-            *overrides_in(self.paths.config / "templates", "user"),
-            *(Override(part.path, "project", part.content, accepted=part.accepted) for part in project.templates),
-            *(override for plugin, folder in folders.values for override in overrides_in(folder, "plugin", plugin=plugin.name)),
-        ]
+        overrides = self.overrides(project)
         if self._templates is None or self._templates[0] != overrides:  # what did not change is not read and compiled again
             before = None if self._templates is None else self._templates[1]
             self._templates = overrides, Templates(overrides, tell=self.tell_once, before=before)
         return self._templates[1]
+
+    def overrides(self, project: Project) -> list[Override]:
+        """The files that may stand in for built-in texts."""
+        from orchestrator.templates import Override, overrides_in
+
+        folders = self.hooks.template_folders()
+        self.tell_once(*folders.notices)
+        return [
+            *overrides_in(self.paths.config / "templates", "user"),
+            *(Override(part.path, "project", part.content, accepted=part.accepted) for part in project.templates),
+            *(override for plugin, folder in folders.values for override in overrides_in(folder, "plugin", plugin=plugin.name)),
+        ]
 
     @property
     def expiry(self) -> Expiry:
@@ -350,10 +357,11 @@ class Premises:
         turn_timeout: float | None = None,
         with_secrets: bool = True,
         long_lived: bool = False,
+        revise: Callable[[Limits], Limits] = lambda limits: limits,
     ) -> Crew:
         """The configured agents, as they are now or as those settings have them, at work in that directory.
 
-        `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken.
+        `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken; `revise` gives them other limits.
         """
         from orchestrator.crew import Crew
         from orchestrator.mcp_client.listings import Listings
@@ -373,6 +381,7 @@ class Premises:
             trusted=self.trusted.is_trusted,
             known=self.known_secrets,
             listings=Listings(self.paths.listings, self.known_secrets, self.clock, self.log, platform=sys.platform),
+            revise=revise,
         )
         if with_secrets:  # nobody is called through any other, so it keeps nothing
             self._crews.append(crew)

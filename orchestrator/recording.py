@@ -224,7 +224,7 @@ def _external_after(plan: Plan, ended: Ended) -> tuple[ExternalSession, ...]:
         workspace=plan.workspace,
         config_dir=plan.agent.config_dir,
         turn_index=ended.turn.index,
-        model=conversation.model or ended.answered.model_served,
+        model=conversation.model or ended.answered.external_model or ended.answered.model_served,
         system_text=conversation.system_text,
         delivered=with_stated(plan.texts.delivered, [statement_key(addressed(text)[1]) for text, _ in ended.heard.facts]),
     )

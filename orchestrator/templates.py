@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +24,8 @@ SUFFIX = ".jinja"
 Origin = Literal["user", "project", "plugin"]
 """Where an override comes from; of several with one name, the first in this order counts."""
 
+_REMEMBERED = 128
+"""Texts, a few thousand characters each."""
 _MOST_KEPT = 4
 """Versions of a file of which none was rendered yet."""
 _STAYS = "; its last good version stays"
@@ -71,6 +73,8 @@ class Templates:
 
     def __init__(self, overrides: Iterable[Override] = (), *, tell: Callable[[str], object] = lambda _: None, before: Templates | None = None) -> None:
         self._tell = tell
+        self.render_once = lru_cache(maxsize=_REMEMBERED)(self.render)
+        """As `render`, but the same values, which have to be hashable, are rendered once: for texts that stay the same for a session."""
         self._overrides: dict[Path, Override] = {}
         self._good: dict[str, list[Override]] = {}
         self._older: dict[Path, tuple[Override, ...]] = {}
@@ -187,6 +191,7 @@ class Templates:
         self._overrides[dropped.path] = replace(self._overrides[dropped.path], problem=problem)
         if self._environment.cache is not None:
             self._environment.cache.clear()
+        self.render_once.cache_clear()
         self._tell(f"{problem}{_STAYS if older else ''} ({_HINT})")
 
     def _broken(self, name: str, error: Exception, path: Path | None = None) -> str:

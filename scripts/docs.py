@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -18,6 +20,8 @@ from orchestrator.documents.config_schema import config_schema
 from orchestrator.documents.schemas import schemas
 from orchestrator.plugins import DISTRIBUTIONS, PluginManager, installed_entry_points
 from orchestrator.settings.declarations import reference_table
+from orchestrator.testing.conformance import Harness
+from orchestrator.testing.conformance.checks import CHECKS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Written by scripts/docs.py: change the code, then run it. -->\n"
@@ -29,6 +33,11 @@ Each implementation is called on its own, in the order of the distributions' nam
 raises, or returns wrongly, is a notice that names the plugin, its distribution and the place, not what the error said, which might hold a secret: the turn
 goes on, and so do the other plugins. With `plugins.strict` it keeps the turn from being sent. `escalera plugins list` says which hooks a plugin
 implements.
+"""
+
+KIT = """\
+What the [provider kit](provider-kit.md) asks of a harness, and what it makes of a provider. A check is not made where one that stands under "after" was
+not passed: it would only say the same again.
 """
 
 ABOUT_SETTINGS = """\
@@ -77,6 +86,7 @@ def _references() -> Iterator[tuple[Path, str]]:
     yield DOCS / "commands.md", f"# Commands\n\n{NOTE}\n" + "\n".join(_commands(root, "escalera", None))
     yield DOCS / "modes.md", f"# Modes\n\n{NOTE}\n{modes_page()}"
     yield DOCS / "hooks.md", f"# Hooks\n\n{NOTE}\n{HOOKS}\n" + "\n".join(_hooks())
+    yield DOCS / "provider-checks.md", f"# Situations and checks\n\n{NOTE}\n{KIT}\n" + "\n".join((*_situations(), *_checks()))
     kinds = PluginManager.load(installed_entry_points()).kinds()
     for name, schema in {**schemas(), "config": config_schema(kinds[kind] for kind in DISTRIBUTIONS)}.items():
         yield DOCS / "schemas" / f"{name}.json", json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
@@ -90,6 +100,26 @@ def _commands(command: click.Command, path: str, parent: click.Context | None) -
             found = command.get_command(context, name)
             if found is not None and not found.hidden:
                 yield from _commands(found, f"{path} {name}", context)
+
+
+def _situations() -> Iterator[str]:
+    """What a harness tells and plays: every method and every setting of its base class."""
+    yield "## What a harness says of itself\n\n| name | default | meaning |\n| --- | --- | --- |"
+    body = ast.parse(inspect.getsource(Harness)).body[0].body  # type: ignore[attr-defined]  # it is a class
+    for declared, about in itertools.pairwise(body):
+        if isinstance(declared, ast.AnnAssign) and declared.value is not None and isinstance(about, ast.Expr):
+            meaning = " ".join(ast.literal_eval(about.value).split())
+            yield f"| `{ast.unparse(declared.target)}` | `{ast.unparse(declared.value)}` | {meaning} |"
+    yield "\n## What it tells and plays\n"
+    for name, function in vars(Harness).items():
+        if inspect.isfunction(function) and not name.startswith("_"):
+            signature = str(inspect.signature(function)).replace("''", '""').replace("'", "").replace("(self, ", "(").replace("(self)", "()")
+            yield f"### `{name}{signature}`\n\n{inspect.getdoc(function)}\n"
+
+
+def _checks() -> Iterator[str]:
+    yield "## The checks\n\n| check | shows that | after |\n| --- | --- | --- |"
+    yield from (f"| `{check.name}` | {check.shows} | {', '.join(f'`{name}`' for name in check.needs)} |" for check in CHECKS)
 
 
 def _hooks() -> Iterator[str]:

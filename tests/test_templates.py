@@ -85,6 +85,20 @@ def test_a_template_is_read_once(tmp_path: Path) -> None:
     assert templates.render("brief", brief="x") == "old x"
 
 
+def test_a_text_of_a_session_is_rendered_once_and_anew_where_its_template_gave_way(tmp_path: Path) -> None:
+    told = Told()
+    templates = override(tmp_path, "brief", "{{ brief.upper(1) if brief == 'b' else brief }} of the user's", told)
+
+    first, again = (templates.render_once("brief", brief="a long one") for _ in range(2))
+    other = templates.render_once("brief", brief="b")
+    after = templates.render_once("brief", brief="a long one")
+
+    assert first is again
+    assert (first, other) == ("a long one of the user's", "## Why you have this turn\nb")
+    assert after == "## Why you have this turn\na long one"
+    assert len(told) == 1
+
+
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "brief.jinja").write_bytes(b"\xef\xbb\xbfx {{ brief }}")
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "artifacts": "large answers and tool results, and attached files: list, show",
     "serve": "sessions over HTTP, and the orchestrator as if it were a model",
     "mcp": "the orchestrator as a server for MCP hosts: Claude Code, Cursor and others",
+    "tune": "what other limits would have done to your own sessions",
     "usage": "tokens, cache shares and cost",
     "agents": "configured agents: list, check, use, add",
     "plugins": "what is installed, and what failed to load",
@@ -50,7 +51,7 @@ COMMANDS = {
 }
 
 
-LEAVES_NOTHING = frozenset({"plan", "paths", "completion", "doctor"})
+LEAVES_NOTHING = frozenset({"plan", "tune", "paths", "completion", "doctor"})
 """Commands that write nothing of their own accord, not even to the log."""
 
 

@@ -50,9 +50,10 @@ _CMD_SECONDS = 30
 _SHORTEST = 6
 """Characters of a parameter that may be a secret."""
 _VALUE = r"""[^\s"'\\<>,;&|()\[\]{}]"""
+_ENDINGS = (b"_KEY", b"_TOKEN", b"_SECRET", b"_PASSWORD")
 _ASSIGNED = re.compile(
     rf"""
-    (?<![A-Za-z0-9_])(?P<name>[A-Z][A-Z0-9_]{{0,80}}_(?:KEY|TOKEN|SECRET|PASSWORD)
+    (?<![A-Za-z0-9_])(?P<name>[A-Z][A-Z0-9_]{{0,80}}(?:{b"|".join(_ENDINGS).decode()})
         (?: =(?:\\?["'])?                                          (?=(?![$*]){_VALUE}{{6}})
           | (?:\\?["'])?[ ]{{0,2}}[=:][ ]{{0,2}}(?:\\?["'])?     (?=(?![$*]){_VALUE}{{8}})(?={_VALUE}{{0,500}}[0-9])
         ))
@@ -90,6 +91,8 @@ class Secret:
 
 def mask_assigned(content: bytes) -> bytes:
     """With `***` for what stands behind `NAME_KEY=`, `NAME_TOKEN=`, `NAME_SECRET=` and `NAME_PASSWORD=`, as environments are printed, in JSON too."""
+    if not any(ending in content for ending in _ENDINGS):  # as nearly always; this is ten times faster than the expression
+        return content
     return _ASSIGNED.sub(rb"\g<name>***", content)
 
 
