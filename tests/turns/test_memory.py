@@ -86,6 +86,20 @@ def test_a_plan_says_why_each_of_the_others_is_left_out_and_uses_none(scene: Sce
     assert used(scene) == set()
 
 
+def test_plan_and_memory_why_show_what_the_turn_sends(scene: Scene) -> None:
+    """Many large facts fill all but a little room, in which small ones of less weight still fit."""
+    scene.cast(local=local(says("ok")), strong=strong())
+    large = [Percept(f"large-{number:03}", "deploy " + " ".join(f"{number:03}{word:02}" for word in range(28)), "user") for number in range(300)]
+    scene.store.take_in([*large, *[Percept(f"small-{number}", f"deploy w{number}XX", "user", weight=25) for number in range(5)]])
+    planned = scene.plan("deploy").chosen.sent
+
+    scene.ask("deploy")
+
+    sent = [line.removeprefix("- ") for line in told(scene, "local").splitlines() if line.startswith("- deploy ")]
+    assert sent == [percept.content for percept in planned]
+    assert sum("w" in line for line in sent) > 0
+
+
 @pytest.mark.parametrize("error", [ProtocolError("noise"), RateLimited("later", retry_after=9999)])
 def test_after_a_failed_call_none_counts_as_used(scene: Scene, error: EscaleraError) -> None:
     scene.cast(local=local([error]), strong=strong())
@@ -245,7 +259,7 @@ def test_t83_the_size_limit_holds_at_injection_whatever_way_a_fact_came_in(scene
     scene.ask("which mode?")
 
     (block,) = [block.text for block in scene.agents["local"].requests[-1].system if block.name == "percepts"]
-    assert sum(len(line) - 2 for line in block.splitlines() if line.startswith("- ")) <= trial["expect"]["injected_chars_max"]
+    assert len(block.split("~~~\n")[1].encode()) <= trial["expect"]["injected_chars_max"]
     assert "mode: dark" in block
     withheld = dict(scene.plan("which mode?").chosen.withheld)
     assert [withheld[identity] for identity in ("tool", "import")] == ["percept_inject_max_bytes"] * 2
