@@ -82,15 +82,21 @@ def is_number(word: str) -> bool:
 
 def contains(text: str, part: str) -> bool:
     """Whether the part's words stand in the text, in a row; blanks, case, punctuation and markup do not count."""
-    sought = _in_a_row(part)
-    return bool(sought.strip()) and any(sought in _in_a_row(form) for form in (text, _MARKUP.sub(" ", text)))
+    sought = _in_a_row(_normal(part.casefold()))
+    if not sought.strip():
+        return False
+    telling = max((word for word in sought.split() if word not in _NOT_AS_WRITTEN), key=len, default="")
+    forms = (text, _MARKUP.sub(" ", text)) if "<" in text else (text,)
+    return any(telling in normal and sought in _in_a_row(normal) for normal in (_normal(form.casefold()) for form in forms))
 
 
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]*>")
+_NOT_AS_WRITTEN = frozenset(["not", "will", "shall", "ne"])
+"""Words that a contraction is spelled out to and that do not stand in it."""
 
 
-def _in_a_row(text: str) -> str:
-    return f" {' '.join(token for kind, token in _tokens(_normal(text.casefold())) if kind != 'series')} "
+def _in_a_row(normal: str) -> str:
+    return f" {' '.join(token for kind, token in _tokens(normal) if kind != 'series')} "
 
 
 def search_words(text: str) -> tuple[str, ...]:
