@@ -2,4 +2,5 @@
 
 from orchestrator.cli import main
 
-main()
+if __name__ == "__main__":  # processes that are started for a share of the work import it, too
+    main()

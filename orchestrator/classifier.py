@@ -10,6 +10,7 @@ from orchestrator.dispatch.desk import Answered, Desk
 from orchestrator.dispatch.heard import Heard
 from orchestrator.dispatch.turn import run_turn
 from orchestrator.errors import Cancelled, EscaleraError
+from orchestrator.history.ratio import read_tokens
 from orchestrator.messages import Message, Text, Usage
 from orchestrator.providers import Answer, Request, SystemBlock, Timeouts
 from orchestrator.quoting import clipped, fenced, one_line
@@ -31,7 +32,7 @@ class Classified:
 
     verdict: Verdict | None
     usage: Usage | None
-    """What it took, also where it came to nothing."""
+    """What it took, also where it came to nothing. It tells nothing of how many characters make a token: it was not asked what the turn asks."""
     notice: str | None = None
     """Why there is no verdict."""
 
@@ -55,13 +56,17 @@ def classify(agent: Agent, prompt: str, *, templates: Templates, timeout: float,
     except Cancelled:
         raise
     except EscaleraError as error:
-        return Classified(None, answered.usage, f"{agent.name!r} could not say whether this is beyond it, and takes the turn: {error.message}")
+        return Classified(None, _aside(answered.usage), f"{agent.name!r} could not say whether this is beyond it, and takes the turn: {error.message}")
     said = answer_of(answered.steps)
     verdict = _verdict(said)
     if verdict is None:
         what = one_line(said, 80) or "nothing"
-        return Classified(None, answered.usage, f"{agent.name!r} was asked whether this is beyond it and said neither KEEP nor ESCALATE, but: {what}")
-    return Classified(verdict, answered.usage)
+        return Classified(None, _aside(answered.usage), f"{agent.name!r} was asked whether this is beyond it and said neither KEEP nor ESCALATE, but: {what}")
+    return Classified(verdict, _aside(answered.usage))
+
+
+def _aside(usage: Usage | None) -> Usage | None:
+    return None if usage is None else replace(usage, sent_chars=None, sent_tokens_estimate=None, aside_tokens=read_tokens(usage))
 
 
 def _verdict(said: str) -> Verdict | None:

@@ -192,6 +192,8 @@ class ProviderError(EscaleraError):
         """
         self.own_retries = 0
         """How often the agent's own program had sent it again before it gave up: each counts among the turn's."""
+        self.final = False
+        """Set by a provider that knows a repeat within moments to be in vain, and not when it would not be: nothing is sent again (page 7, Retries)."""
         self.emitted = False
         """Set by a provider to which something of the answer had come that no event told of, such as a part of a tool call or hidden
         reasoning: nothing is sent again then, as after an event of the answer (page 7, Retries).

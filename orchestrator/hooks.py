@@ -6,8 +6,9 @@ import copy
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -215,18 +216,19 @@ def _tools(answer: object) -> Iterator[Tool]:
         if not isinstance(schema.description, str) or not schema.description.strip():
             raise _WrongAnswer(f"the tool {schema.name} without a description")
         names.add(schema.name)
-        told = ToolSchema(schema.name, well_formed(schema.description), _parameters(schema))
+        try:
+            told = _schema(schema.name, schema.description, json.dumps(dict(schema.parameters), allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _WrongAnswer(f"the tool {schema.name} with parameters that are no JSON") from error
+        if told.parameters.get("type") != "object":
+            raise _WrongAnswer(f"the tool {schema.name} with parameters that are no JSON Schema of an object")
         yield Tool(told, tool.run, parallel=tool.parallel is True, on_request=tool.on_request is True)
 
 
-def _parameters(schema: ToolSchema) -> Mapping[str, Any]:  # any JSON
-    try:
-        parameters = well_formed_values(json.loads(json.dumps(dict(schema.parameters), allow_nan=False)))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _WrongAnswer(f"the tool {schema.name} with parameters that are no JSON") from error
-    if not isinstance(parameters, dict) or parameters.get("type") != "object":
-        raise _WrongAnswer(f"the tool {schema.name} with parameters that are no JSON Schema of an object")
-    return parameters
+@lru_cache(maxsize=256)
+def _schema(name: str, description: str, parameters: str) -> ToolSchema:
+    """As agents are told it; `parameters` is JSON. Most tools are the same for every turn, and what is told of them is measured, too."""
+    return ToolSchema(name, well_formed(description), well_formed_values(json.loads(parameters)))
 
 
 def _texts(answer: object) -> Iterator[str]:

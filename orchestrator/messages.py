@@ -102,6 +102,8 @@ class Usage:
     """What the input tokens were reported for, in characters as the budget counts them. Not for a provider to fill in."""
     sent_tokens_estimate: int | None = None
     """The same in tokens, as they were estimated."""
+    aside_tokens: int | None = None
+    """How many of the tokens that were read belong to calls beside the turn, of which `sent_chars` tells nothing."""
 
 
 def well_formed(text: str) -> str:

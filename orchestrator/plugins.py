@@ -327,7 +327,9 @@ def _check_api_level(entry: EntryPoint, plugin: object) -> None:
     module = sys.modules.get(entry.module)
     level = getattr(plugin, "ESCALERA_API_LEVEL", getattr(module, "ESCALERA_API_LEVEL", API_LEVEL))
     if level != API_LEVEL:
-        raise _Refused(f"was made for plugin API level {level!r}, and this is level {API_LEVEL}")
+        newer = isinstance(level, int) and level > API_LEVEL
+        what = f"upgrade {HOST}" if newer else f"upgrade {_distribution(entry)}"
+        raise _Refused(f"was made for plugin API level {level!r}, and this is level {API_LEVEL}: {what}, or remove the plugin")
 
 
 def _check_kind(kind: object) -> None:

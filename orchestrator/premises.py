@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ConfigError, EscaleraError
-from orchestrator.settings.declarations import BY_PATH
+from orchestrator.settings.declarations import BY_PATH, SETTINGS
 from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from orchestrator.routing import Rules
     from orchestrator.settings.grants import GrantStore
     from orchestrator.settings.known import KnownSecrets
+    from orchestrator.settings.limits import Limits
     from orchestrator.settings.live import LiveSettings
     from orchestrator.settings.problems import Problem
     from orchestrator.settings.project import Project
@@ -162,7 +163,7 @@ class Premises:
         """Put an error into the log; whoever caught it tells the user."""
         self.log("error", type=error.type, message=error.message, hint=error.hint)
 
-    def crashed(self, fault: Exception) -> Path | None:
+    def crashed(self, fault: BaseException) -> Path | None:
         """Put a fault of ours into the log, whatever the command: the file, or `None` where it could not be written."""
         import traceback
 
@@ -217,6 +218,19 @@ class Premises:
         from orchestrator.settings.project import project_of
 
         return project_of(Path(workspace), home=home_of(self.environ), trusted=self.trusted)
+
+    def accepted_command(self, path: str) -> tuple[Sequence[str], Callable[[], None]]:
+        """The command of a setting, and what raises `ConfigError` where files of the project that it names are not accepted as they are now."""
+        from orchestrator.settings.named_files import Places
+
+        settings, source = self.settings, self.settings.explain(path).source
+        words = settings.command(path, home=self.sources.home)
+        if settings.project_file is None or source != f"file:{settings.project_file}":
+            return words, lambda: None
+        places = Places(settings.project_file.parent, Path(self.workspace))
+        placed = places.placed_words(words)
+        owner, _, key = path.rpartition(".")
+        return placed, lambda: places.require_accepted(owner, {key: placed}, {key: source}, self.trusted.is_trusted)
 
     @property
     def trusted(self) -> TrustStore:
@@ -309,19 +323,25 @@ class Premises:
 
     def templates(self, project: Project) -> Templates:
         """The texts: the user's own, the project's where they are trusted, the plugins', the built-in ones."""
-        from orchestrator.templates import Override, Templates, overrides_in
+        from orchestrator.templates import Templates
 
-        folders = self.hooks.template_folders()
-        self.tell_once(*folders.notices)
-        overrides = [
-            *overrides_in(self.paths.config / "templates", "user"),
-            *(Override(part.path, "project", part.content, accepted=part.accepted) for part in project.templates),
-            *(override for plugin, folder in folders.values for override in overrides_in(folder, "plugin", plugin=plugin.name)),
-        ]
+        overrides = self.overrides(project)
         if self._templates is None or self._templates[0] != overrides:  # what did not change is not read and compiled again
             before = None if self._templates is None else self._templates[1]
             self._templates = overrides, Templates(overrides, tell=self.tell_once, before=before)
         return self._templates[1]
+
+    def overrides(self, project: Project) -> list[Override]:
+        """The files that may stand in for built-in texts."""
+        from orchestrator.templates import Override, overrides_in
+
+        folders = self.hooks.template_folders()
+        self.tell_once(*folders.notices)
+        return [
+            *overrides_in(self.paths.config / "templates", "user"),
+            *(Override(part.path, "project", part.content, accepted=part.accepted) for part in project.templates),
+            *(override for plugin, folder in folders.values for override in overrides_in(folder, "plugin", plugin=plugin.name)),
+        ]
 
     @property
     def expiry(self) -> Expiry:
@@ -337,10 +357,11 @@ class Premises:
         turn_timeout: float | None = None,
         with_secrets: bool = True,
         long_lived: bool = False,
+        revise: Callable[[Limits], Limits] = lambda limits: limits,
     ) -> Crew:
         """The configured agents, as they are now or as those settings have them, at work in that directory.
 
-        `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken.
+        `with_secrets` is false where nobody is called, `long_lived` true where many turns are taken; `revise` gives them other limits.
         """
         from orchestrator.crew import Crew
         from orchestrator.mcp_client.listings import Listings
@@ -360,6 +381,7 @@ class Premises:
             trusted=self.trusted.is_trusted,
             known=self.known_secrets,
             listings=Listings(self.paths.listings, self.known_secrets, self.clock, self.log, platform=sys.platform),
+            revise=revise,
         )
         if with_secrets:  # nobody is called through any other, so it keeps nothing
             self._crews.append(crew)
@@ -382,6 +404,9 @@ class Premises:
             self.known_secrets.add(secret_texts(agent.options, environ=self.environ))
             variables = kinds[agent.provider].environment if agent.provider in kinds else ()
             self.known_secrets.add(self.environ.get(name, "") for name in variables)
+        for setting in SETTINGS:
+            if setting.is_command:
+                self.known_secrets.add(written_secrets(setting.name, settings.command(setting.path, home=None)))
         for server in settings.servers.values():
             held = {"env": server.env, "headers": server.headers, "url": server.url, "args": list(server.args)}
             self.known_secrets.add(written_secrets("", held))

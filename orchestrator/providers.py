@@ -77,7 +77,7 @@ class Conversation:
     context_block: str
     """What is new, to stand in front of the prompt in the user message."""
     model: str | None = None
-    """The model that served its first turn, for when none is configured."""
+    """What its first turn ran with, for when no model is configured: `ExternalSessionStarted.model`, else the model that was served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +179,11 @@ class UsageReport:
 
 @dataclass(frozen=True, slots=True)
 class ExternalSessionStarted:
-    """The id under which the agent keeps this conversation."""
+    """The id under which the agent keeps this conversation, and the model it runs with."""
 
     id: str
+    model: str | None = None
+    """As the agent would take it again, which may be another name than that of the model that answers: `Conversation.model` brings it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +404,8 @@ class ProviderKind:
     """Called with a validated instance of `options`."""
     summary: str = ""
     environment: tuple[str, ...] = ()
-    """Environment variables that its backend reads credentials from by itself: they are its agents' own, and not for the children of others."""
+    """Environment variables that its backend reads credentials from by itself: they are its agents' own, and not for the children of others,
+    and none of its agents uses an address that only a project's file gives, since its login would go there."""
 
 
 def tool_calls(parts: Sequence[Part]) -> tuple[ToolCall, ...]:

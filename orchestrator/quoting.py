@@ -26,7 +26,8 @@ def fenced(text: str) -> str:
     text = neutralise(well_formed(text)).strip("\n")
     if not text.strip():
         return ""
-    fence = "~" * (max((len(run) for run in _FENCE_LINE.findall(text)), default=2) + 1)
+    runs = _FENCE_LINE.findall(text) if "~~~" in text else ()
+    fence = "~" * (max(map(len, runs), default=2) + 1)
     return f"{fence}\n{text}\n{fence}"
 
 

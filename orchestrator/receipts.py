@@ -31,12 +31,16 @@ Spans = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class NeedReport:
-    """The need as it stood; its text is told in the turn that set it."""
+    """The need as it stood, or the last one as it was when it went; its text is told in the turn that set it."""
 
     status: NeedStatus
     label: Literal["current", "verify"] | None = None
     turn_index: int | None = None
     source: NeedSource | None = None
+    chars: int | None = None
+    during: bool = False
+    updated_at: str | None = None
+    """`None` is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class BriefReport:
 
     source: Literal["user", "primary", "prompt"]
     chars: int
+    carried: bool = False
+    """Whether an escalation turn has told it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ class PerceptsReport:
     sent: tuple[str, ...]
     count: int
     withheld: int
+    over: int = 0
+    """How many of the withheld ones a limit kept back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +169,13 @@ def from_json(data: Mapping[str, Any]) -> Receipt:
     except (TypeError, RecursionError) as error:
         raise ValueError("it is no JSON") from error
     return receipt
+
+
+def from_stored(data: Mapping[str, Any]) -> Receipt:
+    """A receipt that this program stored or has checked: read without the checks that a stranger's needs. Raises `ValueError`."""
+    if data.get("version") != VERSION:
+        return from_json(data)
+    return _reader().validate_python(data)
 
 
 @cache

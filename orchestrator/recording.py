@@ -14,7 +14,7 @@ from orchestrator.dispatch.desk import Answered
 from orchestrator.dispatch.heard import Heard
 from orchestrator.errors import Cancelled, EscaleraError, LeaseLost, SessionLost, StoreError
 from orchestrator.keeping import Keeper
-from orchestrator.memory.hearsay import only_repeats_a_tool
+from orchestrator.memory.hearsay import Spoken, spoken_until
 from orchestrator.messages import Part, Text, well_formed
 from orchestrator.percepts import INITIAL_WEIGHTS, Percept, Producer, statement_key
 from orchestrator.planning.case import brief_with
@@ -229,7 +229,7 @@ def _external_after(plan: Plan, ended: Ended) -> tuple[ExternalSession, ...]:
         workspace=plan.workspace,
         config_dir=plan.agent.config_dir,
         turn_index=ended.turn.index,
-        model=conversation.model or ended.answered.model_served,
+        model=conversation.model or ended.answered.external_model or ended.answered.model_served,
         system_text=conversation.system_text,
         delivered=with_stated(plan.texts.delivered, [statement_key(addressed(text)[1]) for text, _ in ended.heard.facts]),
     )
@@ -243,13 +243,13 @@ def _without_conversation(known: tuple[ExternalSession, ...], plan: Plan) -> tup
 
 def _facts(plan: Plan, ended: Ended, log: TurnLog, new_id: Callable[[], str]) -> list[Percept]:
     """What the agent asked to remember, as percepts of this session."""
-    if ended.outcome not in TOLD:
+    if ended.outcome not in TOLD or not ended.heard.facts:
         return []
-    before = EarlierTurns(log, ended.turn.index)
-    return [_fact(plan, ended, before, text, channel, new_id()) for text, channel in ended.heard.facts]
+    spoken = spoken_until(plan.wish.prompt, ended.answered.steps, EarlierTurns(log, ended.turn.index))
+    return [_fact(plan, ended, spoken, text, channel, new_id()) for text, channel in ended.heard.facts]
 
 
-def _fact(plan: Plan, ended: Ended, before: TurnLog, text: str, channel: str, identity: str) -> Percept:
+def _fact(plan: Plan, ended: Ended, spoken: Spoken, text: str, channel: str, identity: str) -> Percept:
     consumer, content = addressed(text)
     producer: Producer = "primary" if plan.route.role is Role.PRIMARY else "escalation"
     return Percept(
@@ -265,7 +265,7 @@ def _fact(plan: Plan, ended: Ended, before: TurnLog, text: str, channel: str, id
         created_at=ended.at,
         updated_at=ended.at,
         source={"session": plan.standing.session.id, "turn": ended.turn.index, "agent": plan.agent.name, "by": channel},
-        trust="tool_output" if only_repeats_a_tool(content, plan.wish.prompt, ended.answered.steps, before) else "agent",
+        trust="tool_output" if spoken.is_only_from_a_tool(content) else "agent",
     )
 
 

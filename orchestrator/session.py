@@ -110,6 +110,8 @@ class Turn:
     model_served: str | None = None
     routing: tuple[Reason, ...] = ()
     """Why this agent got the turn; for a primary turn the same as `reasons`."""
+    copied_from: str | None = None
+    """The session in which the turn was taken, where this is the copy in a fork: what it used was used there."""
 
     @property
     def answer(self) -> str:

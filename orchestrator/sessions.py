@@ -109,10 +109,11 @@ def renamed(premises: Premises, store: Store, ref: str | None, name: str) -> Ses
 
 
 def forked(premises: Premises, store: Store, session: Session, turns: Sequence[Turn], receipts: Mapping[int, Receipt], *, name: str | None = None) -> Session:
-    """Store a copy of the session with those turns and what they were decided by, but for a turn that still runs."""
+    """Store a copy of the session with those turns and what they were decided by, but for a turn that still runs. They are marked as copies."""
     now = premises.clock.now()
     copy = replace(session, id=premises.new_id(), nonce=premises.new_nonce(), name=name, external_sessions=(), created_at=now, updated_at=now)
-    store.import_session(copy, tuple(turn for turn in turns if turn.outcome is not Outcome.OPEN), receipts)
+    copies = tuple(replace(turn, copied_from=turn.copied_from or session.id) for turn in turns if turn.outcome is not Outcome.OPEN)
+    store.import_session(copy, copies, receipts)
     return copy
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -18,6 +20,8 @@ from orchestrator.documents.config_schema import config_schema
 from orchestrator.documents.schemas import schemas
 from orchestrator.plugins import DISTRIBUTIONS, PluginManager, installed_entry_points
 from orchestrator.settings.declarations import reference_table
+from orchestrator.testing.conformance import Harness
+from orchestrator.testing.conformance.checks import CHECKS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Written by scripts/docs.py: change the code, then run it. -->\n"
@@ -31,11 +35,17 @@ goes on, and so do the other plugins. With `plugins.strict` it keeps the turn fr
 implements.
 """
 
+KIT = """\
+What the [provider kit](provider-kit.md) asks of a harness, and what it makes of a provider. A check is not made where one that stands under "after" was
+not passed: it would only say the same again.
+"""
+
 ABOUT_SETTINGS = """\
 Each can be set in the user's file (`config.toml` in the folder that `escalera paths` names), in the project's `escalera.toml`, by its variable, by its
 flag before the command, and by `--set PATH=VALUE`; the later of these goes before the earlier. `escalera settings get PATH` says what counts and why.
 `escalera settings set PATH VALUE` and `unset PATH` change that one key of the user's file, or with `--project` of the project's, and leave every other
-byte as it is; a value that no file could hold is refused, and so is a change to a file that does not parse.
+byte as it is; a value that no file could hold is refused, and so is a change to a file that does not parse. In a path a name that has a dot itself stands in
+quotes, as in `'agents.x.headers."X.Team"'`.
 
 Durations have a unit (`500ms`, `120s`, `30m`, `24h`, `14d`); sizes may have one (`2KiB`, `4kB`). A secret is `{ env = "NAME" }`,
 `{ cmd = ["program", "argument"] }` or `{ keyring = "service/name" }` (with the package `keyring`), or a text in a file that nobody else reads.
@@ -44,6 +54,9 @@ A project file that came with a clone sets what is harmless and no more until `e
 one changed byte asks again, but for your own `settings set --project`, which keeps a file accepted that was. Accepted with it, byte for byte, are the
 programs and files in its folder that it names, the project's `AGENTS.md` and templates, and what Claude Code would go by on its own account:
 `.claude/settings.json`, `.claude/settings.local.json` and `.mcp.json`, also in folders above. Without that, Claude Code runs with your own settings alone.
+
+Even then no secret of yours goes to an address that only the project's file gives, be it a `base_url`, an `endpoint_url`, the `url` of a server or a variable
+such as `ANTHROPIC_BASE_URL`: neither one of your files, nor what a provider signs in with by itself. A secret that the project's file names goes there.
 
 Agents have tables of their own (`[agents.NAME]`), and so have MCP servers (`[mcp_servers.NAME]`, [tools.md](tools.md)).
 
@@ -73,6 +86,7 @@ def _references() -> Iterator[tuple[Path, str]]:
     yield DOCS / "commands.md", f"# Commands\n\n{NOTE}\n" + "\n".join(_commands(root, "escalera", None))
     yield DOCS / "modes.md", f"# Modes\n\n{NOTE}\n{modes_page()}"
     yield DOCS / "hooks.md", f"# Hooks\n\n{NOTE}\n{HOOKS}\n" + "\n".join(_hooks())
+    yield DOCS / "provider-checks.md", f"# Situations and checks\n\n{NOTE}\n{KIT}\n" + "\n".join((*_situations(), *_checks()))
     kinds = PluginManager.load(installed_entry_points()).kinds()
     for name, schema in {**schemas(), "config": config_schema(kinds[kind] for kind in DISTRIBUTIONS)}.items():
         yield DOCS / "schemas" / f"{name}.json", json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
@@ -86,6 +100,26 @@ def _commands(command: click.Command, path: str, parent: click.Context | None) -
             found = command.get_command(context, name)
             if found is not None and not found.hidden:
                 yield from _commands(found, f"{path} {name}", context)
+
+
+def _situations() -> Iterator[str]:
+    """What a harness tells and plays: every method and every setting of its base class."""
+    yield "## What a harness says of itself\n\n| name | default | meaning |\n| --- | --- | --- |"
+    body = ast.parse(inspect.getsource(Harness)).body[0].body  # type: ignore[attr-defined]  # it is a class
+    for declared, about in itertools.pairwise(body):
+        if isinstance(declared, ast.AnnAssign) and declared.value is not None and isinstance(about, ast.Expr):
+            meaning = " ".join(ast.literal_eval(about.value).split())
+            yield f"| `{ast.unparse(declared.target)}` | `{ast.unparse(declared.value)}` | {meaning} |"
+    yield "\n## What it tells and plays\n"
+    for name, function in vars(Harness).items():
+        if inspect.isfunction(function) and not name.startswith("_"):
+            signature = str(inspect.signature(function)).replace("''", '""').replace("'", "").replace("(self, ", "(").replace("(self)", "()")
+            yield f"### `{name}{signature}`\n\n{inspect.getdoc(function)}\n"
+
+
+def _checks() -> Iterator[str]:
+    yield "## The checks\n\n| check | shows that | after |\n| --- | --- | --- |"
+    yield from (f"| `{check.name}` | {check.shows} | {', '.join(f'`{name}`' for name in check.needs)} |" for check in CHECKS)
 
 
 def _hooks() -> Iterator[str]:

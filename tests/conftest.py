@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -31,39 +29,17 @@ from orchestrator.store.sqlite import SqliteStore, open_store
 from orchestrator.tags import TagKind
 from orchestrator.tags import tag as tag_of
 from orchestrator.templates import Templates
+from orchestrator.testing import hand_clock
 from orchestrator.testing.fake_provider import FakeProvider, Script, fake_kind
+from orchestrator.testing.hand_clock import HandClock
 
 from .sites import Site
 
 NONCE = "nonce234"
-START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+START = hand_clock.START
 TOOLS = Capabilities(takes_tools=True)
 OWN = Capabilities(keeps_conversation=True, profile="none")
 """An agent with a conversation of its own."""
-
-
-class HandClock:
-    """Wall time moves when it is set; sleeping takes only monotonic seconds, which are kept in `slept`."""
-
-    def __init__(self) -> None:
-        self.at = START
-        self.seconds = 0.0
-        self.slept: list[float] = []
-        self.on_sleep: Callable[[], object] = lambda: None
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float, wake: threading.Event | None = None) -> None:
-        self.slept.append(seconds)
-        self.seconds += seconds
-        self.on_sleep()
-
-    def advance(self, **of: float) -> None:
-        self.at += timedelta(**of)
 
 
 def nobody(question: Question) -> Answer:

@@ -165,7 +165,7 @@ def test_t92_other_versions_of_the_host_are_refused_with_both_named(site: Site) 
     assert set(manager.kinds()) == {"fits", "elsewhere", "neighbour"}
     assert "wants escalera >=99, and this is escalera 0." in str(reports["needs_future"])
     assert "removed_name" in str(reports["attr_gone"])
-    assert "was made for plugin API level 99, and this is level 1" in str(reports["api_level"])
+    assert "was made for plugin API level 99, and this is level 1: upgrade escalera, or remove the plugin" in str(reports["api_level"])
 
 
 @pytest.mark.parametrize("blocked", ["good", "Good.One"])

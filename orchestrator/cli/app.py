@@ -38,6 +38,7 @@ COMMANDS = {
     "artifacts": "large answers and tool results, and attached files: list, show",
     "serve": "sessions over HTTP, and the orchestrator as if it were a model",
     "mcp": "the orchestrator as a server for MCP hosts: Claude Code, Cursor and others",
+    "tune": "what other limits would have done to your own sessions",
     "usage": "tokens, cache shares and cost",
     "agents": "configured agents: list, check, use, add",
     "plugins": "what is installed, and what failed to load",
@@ -50,7 +51,7 @@ COMMANDS = {
 }
 
 
-LEAVES_NOTHING = frozenset({"plan", "paths", "completion", "doctor"})
+LEAVES_NOTHING = frozenset({"plan", "tune", "paths", "completion", "doctor"})
 """Commands that write nothing of their own accord, not even to the log."""
 
 
@@ -186,8 +187,9 @@ def _done(this: _Run) -> int:
         return 130
     except ReaderGone:
         return 0
-    except SystemExit:  # how click leaves where nobody reads the help page
-        return 0
+    except SystemExit as leaving:
+        # So click leaves where nobody reads the help page; anything else is code of strangers that wanted to end the program.
+        return 0 if isinstance(leaving.__context__, OSError) else _crashed(leaving, this, wanted)
     except OSError as error:  # a help page that cannot be written; everything else is printed by us
         discard(sys.stdout)
         return _failed(OutputFailed(f"the output cannot be written: {error.strerror or error}"), this, None)
@@ -196,7 +198,7 @@ def _done(this: _Run) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _crashed(fault: Exception, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
+def _crashed(fault: BaseException, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
     from orchestrator.cli.front import Front
 
     output = Output.of(os.environ, this.own_stdout, color="never", no_input=True, plain=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.plan import spans
+from orchestrator.cli.runs import spans
 from orchestrator.errors import EmptyAnswer
 from orchestrator.escalation import Workplace, take_turn
 from orchestrator.lease import held

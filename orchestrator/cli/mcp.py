@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 
 import click
@@ -31,6 +32,7 @@ def command(front: Front, http: bool, port: int, wait_questions: bool) -> int:
     listening = listen(port) if http else None
     calls = Calls(front, wait_questions=wait_questions)
     server = build_server(calls)
+    gc.freeze()  # what is loaded by now stays: the collector need not walk through it in the midst of a turn
     try:
         if listening is None:
             run_stdio(server, front.output.stdout)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.authoring import check, new
 from orchestrator.cli.front import Front
 from orchestrator.cli.installing import install, missing_plugins, remove, sync
 from orchestrator.session import Role
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
 @click.group("plugins")
 def command() -> None:
-    """Installed plugins, and those that shall be."""
+    """Installed plugins, those that shall be, and what helps to write one."""
 
 
 command.add_command(install)
 command.add_command(remove)
 command.add_command(sync)
+command.add_command(check)
+command.add_command(new)
 
 
 @command.command("list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 
 import click
@@ -37,5 +38,6 @@ def command(front: Front, host: str, port: int) -> int:
         front.output.notice(f"the token is in {front.paths.data / FILE}")
 
     front.greet()
+    gc.freeze()  # what is loaded by now stays: the collector need not walk through it in the midst of a turn
     run(app, listening, ready=ready)
     return 0

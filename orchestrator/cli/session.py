@@ -186,7 +186,10 @@ def rename(front: Front, ref: str, name: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def fork(front: Front, ref: str | None, name: str | None, as_json: bool) -> None:
-    """A copy that goes its own way; agents with their own conversation start afresh in it."""
+    """A copy that goes its own way; agents with their own conversation start afresh in it.
+
+    It is the newest session then: `ask` and `chat` go on in it unless `--session` names another. What its turns used counts where they were taken.
+    """
     store = front.store()
     with store.snapshot():
         session = store.find(ref, front.workspace)

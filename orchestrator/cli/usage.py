@@ -38,6 +38,9 @@ def command(front: Front, by: UsageKey, ref: str | None, all_workspaces: bool, s
 
     Turns that failed or were cancelled count as well. Each cost says where it comes from: billed by the provider, reported by
     the agent, estimated from the agent's `prices` (dollars for a million tokens), or unknown, which is never 0.
+
+    A turn counts once, for the session that it was taken in, however many forks have it: also when it was undone, as long as one
+    of them is there. An imported session counts with what its document says it used.
     """
     if ref is not None and all_workspaces:
         raise UsageError("--session names one session; it does not go with --all-workspaces")
@@ -100,7 +103,7 @@ def _begin(text: str, now: datetime) -> datetime:
 def say_usage(front: Front, by: str, rows: Sequence[Spending], whole: Spending) -> None:
     """The table for people."""
     if not rows:
-        front.output.say("no turns here yet")
+        front.output.say("nothing was used here yet")
         return
     head: tuple[str, ...] = (by, "turns", "input", "from cache", "to cache", "output", "reasoning", "cost")
     lines = [_line(_shown_key(by, row), row) for row in rows] + ([_line("all", whole)] if len(rows) > 1 else [])

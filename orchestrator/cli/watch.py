@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +13,15 @@ from orchestrator.cli.output import Output
 from orchestrator.cli.spinner import Spinner
 from orchestrator.dispatch.desk import Shown
 from orchestrator.documents.stream import stream_line, turn_line
+from orchestrator.quoting import one_line
 from orchestrator.recording import Report
 from orchestrator.terminal import clean
 
 if TYPE_CHECKING:
     from orchestrator.documents.kinds import TurnDocument
+
+_TOOL_LINE = 200
+"""Characters of a tool line, at most."""
 
 
 def watcher_for(output: Output, *, as_json: bool, stream_json: bool) -> Watcher:
@@ -25,7 +30,7 @@ def watcher_for(output: Output, *, as_json: bool, stream_json: bool) -> Watcher:
         return _Lines(output)
     if as_json:
         return _Document(output)
-    return _Live(output) if output.interactive and not output.plain else _Plain(output)
+    return _Live(output) if output.interactive else _Final(output)
 
 
 class Watcher:
@@ -82,7 +87,7 @@ class _Lines(Watcher):
         self._output.print_line(turn_line(document))
 
 
-class _Plain(Watcher):
+class _Final(Watcher):
     """The answer when it is final: what is withdrawn on the way is never printed."""
 
     def finish(self, report: Report, document: TurnDocument) -> None:
@@ -97,12 +102,13 @@ class _Plain(Watcher):
 
 
 class _Live(Watcher):
-    """The answer as it comes, with a line that tells what is awaited until the first of it."""
+    """The answer as it comes, with a line that tells what is awaited until the first of it: one that moves, unless all is to be plain."""
 
     def __init__(self, output: Output) -> None:
         super().__init__(output)
         self._status = Spinner(time.monotonic)
-        self._printed = False
+        self._open = False
+        """Whether a line of the answer has begun and not ended."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._status.stop()
@@ -111,37 +117,52 @@ class _Live(Watcher):
         match shown.type:
             case "turn_started":
                 mode = f", {shown.data['mode']}" if shown.data.get("mode") else ""
-                self._status.start(f"{shown.data['agent']} ({shown.data['role']}{mode}) is thinking")
+                awaited = f"{shown.data['agent']} ({shown.data['role']}{mode}) is thinking"
+                if self._output.plain:
+                    self.notice(awaited)
+                else:
+                    self._status.start(awaited)
             case "text":
                 self._print(shown.text)
             case "tool_call":
-                self.notice(f"· {shown.data['name']} {shown.data['arguments']}")
+                self._end_line()
+                self._output.notice(tool_line(shown))
             case "withdrawn":
-                self._print("\n")
                 self.notice("what stands above was withdrawn; the agent is asked again")
             case "notice" | "retry":
                 self.notice(shown.text)
 
     def notice(self, text: str) -> None:
-        self._status.stop()
+        self._end_line()
         super().notice(text)
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        self._status.stop()
+        self._end_line()
         yield
 
     def finish(self, report: Report, document: TurnDocument) -> None:
-        if self._printed:
-            self._output.print_text("\n")
         for notice in report.notices:
             self.notice(notice)
         self.notice(summary(report))
 
     def _print(self, text: str) -> None:
         self._status.stop()
-        self._printed = True
+        self._open = not text.endswith("\n") if text else self._open
         self._output.print_text(clean(text))
+
+    def _end_line(self) -> None:
+        """What comes now stands on a line of its own."""
+        self._status.stop()
+        if self._open:
+            self._output.print_text("\n")
+            self._open = False
+
+
+def tool_line(shown: Shown) -> str:
+    """Which tool an agent calls, and with what, on one line."""
+    arguments = json.dumps(shown.data["arguments"], ensure_ascii=False)
+    return one_line(f"· {shown.data['name']} {arguments}", _TOOL_LINE)
 
 
 def _asking(report: Report) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.cli.front import Front
-from orchestrator.cli.plan import spans
+from orchestrator.cli.runs import spans
 from orchestrator.errors import EscaleraError, NotFound
 from orchestrator.session import Turn
 from orchestrator.wires import CUT, KEPT

@@ -46,30 +46,34 @@ def digest_limits(context_budget_chars: int | None, message_budget: int | None) 
 
 def primary_activity(log: TurnLog, *, boundary: int, nonce: str, limit: int | None, sent: Sent) -> str:
     """What happened at or after the boundary, while the escalation agent was away: primary turns, and attempts of any agent that failed."""
-    turns = (turn for turn in log.newest_first(outcomes=None, start=boundary) if turn.outcome is not Outcome.OPEN and not _is_escalation(turn))
-    return _digest(turns, _Teller(log, nonce, sent), limit)
+    return digest(activity_turns(log, boundary), Teller(log, nonce, sent).entry, limit)
 
 
 def prior_escalation(log: TurnLog, *, nonce: str, limit: int | None, sent: Sent) -> str:
     """The newest run of consecutive escalation turns, and an earlier one with more in it where that one is thin."""
-    return _digest(_prior_turns(log), _Teller(log, nonce, sent), limit)
+    return digest(prior_turns(log), Teller(log, nonce, sent).entry, limit)
 
 
 def escalation_since(log: TurnLog, *, start: int, nonce: str, limit: int | None, sent: Sent) -> str:
     """Every completed escalation turn from `start` on: what a primary that remembers its own turns has missed (page 2)."""
-    return _digest(log.newest_first(role=Role.ESCALATION, start=start), _Teller(log, nonce, sent), limit)
+    return digest(log.newest_first(role=Role.ESCALATION, start=start), Teller(log, nonce, sent).entry, limit)
 
 
-def _digest(turns: Iterable[Turn], teller: _Teller, limit: int | None) -> str:
+def activity_turns(log: TurnLog, boundary: int) -> Iterator[Turn]:
+    """What `primary_activity` tells of, newest first."""
+    return (turn for turn in log.newest_first(outcomes=None, start=boundary) if turn.outcome is not Outcome.OPEN and not _is_escalation(turn))
+
+
+def digest(turns: Iterable[Turn], entry: Callable[[Turn, int], str], limit: int | None) -> str:
     """Newest first until the room is used up, then in order. Reads no turn that will not be told."""
     room = sys.maxsize if limit is None else limit
     told: list[str] = []
     if room <= 0:
         return ""
     for turn in turns:
-        entry = clipped(teller.entry(turn, room), room)
-        told.append(entry)
-        room -= len(entry) + 1
+        text = clipped(entry(turn, room), room)
+        told.append(text)
+        room -= len(text) + 1
         if room < _TOO_LITTLE:
             break
     return "\n".join(reversed(told))
@@ -82,7 +86,8 @@ def _is_escalation(turn: Turn) -> bool:
 # -- which escalation turns ----------------------------------------------------------------------
 
 
-def _prior_turns(log: TurnLog) -> Iterator[Turn]:
+def prior_turns(log: TurnLog) -> Iterator[Turn]:
+    """What `prior_escalation` tells of, newest first."""
     oldest, substance = None, 0
     for turn in _run(log, None):
         yield turn
@@ -127,7 +132,7 @@ def _substance(turn: Turn) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Teller:
+class Teller:
     """Turns into text. Every line of foreign text is indented, so that none can pose as the heading of a turn."""
 
     log: TurnLog
@@ -143,7 +148,13 @@ class _Teller:
         if self.sent(turn.index):
             return self._sent_line(turn, prompt)
         whole = self._whole(turn, before, prompt, room, room)
-        return whole if len(whole) <= room else self._whole(turn, before, prompt, max(room // 4, MAX_SENT_LINE), room)
+        return whole if len(whole) <= room else self.shortened(turn, room)
+
+    def shortened(self, turn: Turn, room: int) -> str:
+        """A completed turn that is larger than `room`, shortened towards it."""
+        before = None if turn.continues is None else self.log.get(turn.continues)
+        prompt = referenced((turn if before is None else before).prompt or "")
+        return self._whole(turn, before, prompt, max(room // 4, MAX_SENT_LINE), room)
 
     def _whole(self, turn: Turn, before: Turn | None, prompt: str, opening: int, room: int) -> str:
         """`opening` is the most that the prompt may take, and what was done before the turn was handed over."""

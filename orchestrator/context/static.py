@@ -40,8 +40,8 @@ def static_blocks(
     """
     others = [one_line(name, _MAX_NAME) for name in other_agents]
     texts = {
-        "identity": templates.render("identity", role=role.value, agent=one_line(agent, _MAX_NAME), others=_listed(others)),
-        "instructions": templates.render(
+        "identity": templates.render_once("identity", role=role.value, agent=one_line(agent, _MAX_NAME), others=_listed(others)),
+        "instructions": templates.render_once(
             "instructions",
             hands_over=hands_over and role is Role.PRIMARY,
             takes_tools=takes_tools,

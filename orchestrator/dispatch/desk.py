@@ -39,6 +39,8 @@ class Answered:
     counted: list[frozenset[str]] = field(default_factory=list)
     """Which figures each call reported."""
     external_session: str | None = None
+    external_model: str | None = None
+    """What that runs with, by the agent's own name for it."""
     model_served: str | None = None
     notices: list[str] = field(default_factory=list)
     unfinished: str = ""

@@ -11,7 +11,7 @@ from orchestrator.providers import ExternalSessionStarted, Finished, MessageDone
 def is_event(event: object) -> bool:
     """Whether it is an event that can be shown and stored."""
     match event:
-        case TextDelta(str()) | ReasoningDelta(str()) | Notice(str()) | ExternalSessionStarted(str()):
+        case TextDelta(str()) | ReasoningDelta(str()) | Notice(str()) | ExternalSessionStarted(str(), None | str()):
             return True
         case ToolResultSeen(str(), str()) | UsageReport(Usage()) | Withdrawn() | Finished():
             return True

@@ -31,7 +31,7 @@ def with_retries(
     announce: Callable[[ProviderError, float, int], None],
     until: float | None = None,
 ) -> Result:
-    """Call `send`, again after a transient error while `may_retry` and the error itself (`emitted`) say that nothing was emitted yet.
+    """Call `send`, again after a transient error while `may_retry` and the error itself (`emitted`) say that nothing was emitted yet, and it is not `final`.
 
     At most `attempts` times more, those counted that the agent's own program took (`own_retries`); at once where the provider
     repaired what was wrong. A wait that the provider named is
@@ -49,7 +49,7 @@ def with_retries(
         return jitter.uniform(0, min(max_wait, FIRST_WAIT * 2**state.attempt_number))
 
     def worth_it(error: BaseException) -> bool:
-        if not isinstance(error, ProviderError) or error.emitted or not may_retry():
+        if not isinstance(error, ProviderError) or error.emitted or error.final or not may_retry():
             return False
         return error.repaired or (isinstance(error, Transient) and (error.retry_after is None or error.retry_after <= max_wait))
 

@@ -232,8 +232,8 @@ class _Call:
                 self._keep(ToolResult(call, well_formed(content), is_error))
             case UsageReport(usage):
                 self._usage = usage
-            case ExternalSessionStarted(session):
-                answered.external_session = session
+            case ExternalSessionStarted(session, model):
+                answered.external_session, answered.external_model = session, model
             case Notice(text):
                 self.notice(text)
             case Withdrawn():

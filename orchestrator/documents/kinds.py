@@ -398,6 +398,45 @@ class PlanDocument(TypedDict):
     delivery: Delivery
 
 
+class PlanSide(TypedDict):
+    """One of two plans that are compared: how it was decided, and what it sends."""
+
+    what: Stated
+    """Which: `now`, `with LIMIT=VALUE`, `turn 7`."""
+    turn: Count
+    role: Role
+    agent: Stated
+    mode: Mode | None
+    reasons: list[ReasonObject]
+    limit_chars: Count | None
+    parts: BudgetParts
+    total_chars: Count
+    tokens_estimate: Count
+    scope: ScopeName
+    sent: list[Count]
+    dropped: list[Count]
+    """Turns that are left out for the budget."""
+    shortened: list[Count]
+    rounds_left_out: Count
+    percepts: Count
+    percepts_withheld: Count
+
+
+class PlanDiffDocument(TypedDict):
+    """`plan --compare` and `plan --diff` with `--json`: `before` and what is another in `after`."""
+
+    format: Literal["escalera.plan-diff/1"]
+    session: Stated
+    before: PlanSide
+    after: PlanSide | None
+    """Null where it could not be sent."""
+    error: ErrorObject | None
+    """Why it could not."""
+    notices: list[str]
+    diff: list[str]
+    """The texts, as lines of a unified diff; empty where they are the same."""
+
+
 # -- receipts ------------------------------------------------------------------------------------
 
 
@@ -406,15 +445,21 @@ class BriefSize(TypedDict):
 
     source: Literal["user", "primary", "prompt"]
     chars: Count
+    carried: NotRequired[bool]
+    """Whether an escalation turn has told it before."""
 
 
 class NeedPlace(TypedDict):
-    """The need as it stood; its text is told in the turn that set it."""
+    """The need as it stood, or the last one as it was when it went; its text is told in the turn that set it."""
 
     status: NeedStatus
     label: NotRequired[Literal["current", "verify"]]
     turn_index: NotRequired[Count]
     source: NotRequired[NeedSource]
+    chars: NotRequired[Count]
+    during: NotRequired[bool]
+    """Whether a turn set it itself."""
+    updated_at: NotRequired[Moment]
 
 
 Spans = list[Annotated[list[Count], Schema(minItems=2, maxItems=2)]]
@@ -447,6 +492,8 @@ class ReceiptPercepts(TypedDict):
     sent: list[Stated]
     count: Count
     withheld: Count
+    over: NotRequired[Count]
+    """How many of the withheld ones a limit kept back."""
 
 
 class ReceiptReport(TypedDict):
@@ -486,6 +533,135 @@ class ReceiptDocument(TypedDict):
     routing: list[ReasonObject]
     outcome: Outcome
     receipt: ReceiptObject
+
+
+# -- tuning --------------------------------------------------------------------------------------
+
+
+class TuneMistake(TypedDict):
+    """A turn that is decided otherwise than it was recorded, with the limits that it was recorded under."""
+
+    session: Stated
+    turn: Count
+    recorded: str
+    replayed: str
+
+
+class TuneMissing(TypedDict):
+    """A turn that cannot be replayed."""
+
+    session: Stated
+    turn: Count
+    why: str
+
+
+class SelfTest(TypedDict):
+    """What replaying with the limits of then comes to: the error of every figure beside it."""
+
+    decisions: Count
+    """Turns that were replayed."""
+    decisions_wrong: Count
+    tokens_recorded: Count
+    tokens_off_percent: Annotated[float, Schema(minimum=0)]
+    """What the turns are off by, each in either direction, of all recorded tokens."""
+
+
+class TuneTokens(TypedDict):
+    """Tokens that the models read, estimated; each is in one class."""
+
+    static: Count
+    """Static text and tools that no cache holds."""
+    orientation: Count
+    percepts: Count
+    prompt: Count
+    history: Count
+    cached: Count
+    """Static text that is sent again, and what an agent's own conversation holds."""
+    total: Count
+
+
+class TuneLeftOut(TypedDict):
+    """What would not be sent for lack of room, summed over the turns."""
+
+    turns: Count
+    tool_results_shortened: Count
+    tool_rounds: Count
+    percepts: Count
+
+
+class TuneCost(TypedDict):
+    """By the agents' `prices` as they are set now; null for unknown, never 0."""
+
+    label: CostLabel
+    usd: Annotated[float, Schema(minimum=0)] | None
+    unknown_turns: Count
+
+
+class TuneFigures(TypedDict):
+    """What is sent, read, left out and paid for."""
+
+    refused: Count
+    """Turns that could not be sent, since what is never dropped is larger than the budget."""
+    beyond_record: Count
+    """Turns to which more remembered facts would have been told than are recorded; their figures are too small."""
+    tokens: TuneTokens
+    left_out: TuneLeftOut
+    cost: TuneCost
+    self_test: SelfTest
+
+
+class TuneSetting(TuneFigures):
+    """One value of a limit."""
+
+    value: bool | float | str | None
+    in_force: bool
+    """Whether it is what is set now."""
+    mode_changed: Count
+    """Turns in another mode than with the limits that they were recorded under."""
+    content_changed: Count
+    """Turns that would have sent something else."""
+
+
+class TuneSweep(TypedDict):
+    """One limit at several values."""
+
+    limit: Stated
+    path: Stated
+    """The setting that sets it."""
+    settings: list[TuneSetting]
+    cheapest: bool | float | str | None
+    """The value with the least cost or, where no cost is known, the fewest tokens; of none that would refuse a turn."""
+    by: Literal["cost", "tokens"]
+
+
+class TuneApplied(TypedDict):
+    """What was written, and how to undo it."""
+
+    path: Stated
+    value: bool | float | str | None
+    file: Stated
+    undo: Stated
+
+
+class TuneDocument(TypedDict):
+    """`tune --json`: what other limits would have done to recorded sessions."""
+
+    format: Literal["escalera.tune/1"]
+    agent: str | None
+    since: Moment | None
+    sessions: Count
+    turns: Count
+    """All that were looked at."""
+    not_replayed: Count
+    missing: list[TuneMissing]
+    """Of those that cannot be replayed the first thousand."""
+    self_test: SelfTest
+    mistakes: list[TuneMistake]
+    """Of the wrong decisions the first thousand."""
+    then: TuneFigures
+    """Replayed with the limits of then."""
+    sweeps: list[TuneSweep]
+    applied: TuneApplied | None
 
 
 # -- sessions ------------------------------------------------------------------------------------
@@ -1068,6 +1244,53 @@ class PluginsDocument(TypedDict):
     missing: list[MissingPlugin]
 
 
+class CheckedObject(TypedDict):
+    """One check of the provider kit. `not_claimed`: the provider does not do that; `not_shown`: its harness cannot play it."""
+
+    check: Stated
+    capability: Stated
+    status: Literal["passed", "failed", "not_claimed", "not_shown"]
+    shows: Stated
+    """What holds where it passes."""
+    detail: str | None
+    """What is wrong, or why it was not made."""
+    seconds: Annotated[float, Schema(minimum=0)]
+
+
+class CheckCounts(TypedDict):
+    """How many checks came to what."""
+
+    passed: Count
+    failed: Count
+    not_claimed: Count
+    not_shown: Count
+
+
+class ConformanceDocument(TypedDict):
+    """`plugins check KIND --json`; `ok` where nothing failed and an answer was shown."""
+
+    format: Literal["escalera.conformance/1"]
+    kind: Stated
+    distribution: str
+    version: str
+    kit: Count
+    """The version of the kit."""
+    api_level: Count
+    """The plugin API level."""
+    ok: bool
+    counts: CheckCounts
+    checks: list[CheckedObject]
+
+
+class PackageDocument(TypedDict):
+    """`plugins new NAME --json`: the package that was written."""
+
+    format: Literal["escalera.package/1"]
+    folder: Stated
+    kind: Stated
+    files: list[Stated]
+
+
 class ShadowedObject(TypedDict):
     """What another source says."""
 
@@ -1187,6 +1410,8 @@ Document = (
     | ErrorDocument
     | PlanDocument
     | ReceiptDocument
+    | PlanDiffDocument
+    | TuneDocument
     | SessionsDocument
     | HitsDocument
     | SessionRefDocument
@@ -1214,6 +1439,8 @@ Document = (
     | NotificationDocument
     | UsageDocument
     | PluginsDocument
+    | ConformanceDocument
+    | PackageDocument
     | SettingsDocument
     | SettingDocument
     | TemplatesDocument

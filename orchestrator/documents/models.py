@@ -113,6 +113,7 @@ class UsageShape(_Shape):
     cache_in_input: bool = False
     sent_chars: Count | None = Field(default=None, description="what the input tokens were reported for, in characters")
     sent_tokens_estimate: Count | None = Field(default=None, description="the same in tokens, as they were estimated")
+    aside_tokens: Count | None = Field(default=None, description="tokens read in calls beside the turn, such as the classifier's, which are not among those")
 
 
 class ReasonShape(_Shape):
@@ -150,6 +151,7 @@ class TurnShape(_Shape):
     model_served: str | None = None
     routing: list[ReasonShape] = Field(default=[], description="why this agent got the turn")
     receipt: Any = Field(default=None, description="what the turn was decided by, as `session show --plan` prints it; one that cannot be read is left out")
+    copied_from: Stated | None = Field(default=None, description="the session in which the turn was taken, where this one is a fork: its usage counts there")
 
 
 class NeedShape(_Shape):

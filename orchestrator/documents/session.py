@@ -35,7 +35,7 @@ SessionDocument = NewType("SessionDocument", Document)
 
 
 def session_document(session: Session, turns: Sequence[Turn], receipts: Mapping[int, Mapping[str, Any]] = NO_RECEIPTS) -> SessionDocument:
-    """The session in the shape of page 6, and two keys more: `updated_at`, and `receipt` in each turn."""
+    """The session in the shape of page 6, and more: `updated_at`, and in each turn `receipt` and, in a copied one, `copied_from`."""
     document = {
         "format": FORMAT,
         "id": session.id,
@@ -98,6 +98,7 @@ def _turn_document(turn: Turn, receipt: Mapping[str, Any] | None) -> Document:
         "model_served": turn.model_served,
         "routing": [asdict(reason) for reason in turn.routing],
         "receipt": None if receipt is None else dict(receipt),
+        **({} if turn.copied_from is None else {"copied_from": turn.copied_from}),
     }
 
 
@@ -261,6 +262,7 @@ def _turns(shapes: Sequence[TurnShape], agents: Mapping[Role, str]) -> tuple[Tur
             model_requested=shape.model_requested,
             model_served=shape.model_served,
             routing=tuple(Reason(reason.rule, reason.detail) for reason in shape.routing),
+            copied_from=shape.copied_from,
         )
     return tuple(turns.values())
 

@@ -48,7 +48,7 @@ class Dropped:
 
     def __iter__(self) -> Iterator[LeftOut]:
         """Every turn that is not sent, oldest first. With the scope `none` nothing is left out: nothing was to be sent."""
-        if self.scope.name == "none":
+        if self.scope.name == "none" or len(self.sent) == self.stop:
             return
         sent = set(self.sent)
         for start in range(0, self.stop, _SPAN):
@@ -106,18 +106,20 @@ def fit(
     reserve: int = 80,
     returning_boundary: int | None = None,
     continuing: int | None = None,
+    weighed: Weighed | None = None,
 ) -> Fitted:
     """The history for one agent in at most `available` characters (`None`: no limit), given up in page 3's order.
 
     What does not fit as it is must leave `reserve` characters, for the line that says so. `returning_boundary` is the
     index after the last escalation turn, in the mode `returning` only. `continuing` is the escalated turn that the turn
     being planned continues: it counts as the newest, and its prompt is left to the caller. Reads no more of the log than
-    it keeps, and one unit.
+    it keeps, and one unit. `weighed` has what was made of turns before.
     """
     if scope.name == "none":
         return _fitted((), log, scope, profile, budget=False)
     room = None if available is None else available - reserve
-    units = (_weigh(unit, viewer, profile) for unit in keep_order(log, scope, returning_boundary=returning_boundary, continuing=continuing))
+    weighed = Weighed() if weighed is None else weighed
+    units = (weighed.of(unit, viewer, profile) for unit in keep_order(log, scope, returning_boundary=returning_boundary, continuing=continuing))
     read, complete = _read(units, available, room)
     if available is None or room is None or (complete and sum(item.full for item in read) <= available):
         return _fitted(read, log, scope, profile, budget=False)
@@ -174,7 +176,7 @@ def _continues(turn: Turn, first: Turn) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Weighed:
+class Item:
     """A unit with its messages and two sizes from one rendering: as it is, and with every tool result shortened."""
 
     unit: Unit
@@ -187,19 +189,48 @@ class _Weighed:
 
     @property
     def short(self) -> int:
+        """With every tool result shortened."""
         return self.full - sum(self.savings)
 
 
-def _weigh(unit: Unit, viewer: Viewer, profile: WireProfile) -> _Weighed:
+class Weighed:
+    """Units as they were weighed, for the next time: what a turn came to never changes, and a log gives the same turn as the same object."""
+
+    def __init__(self) -> None:
+        self._items: dict[tuple[object, ...], tuple[Unit, Item]] = {}
+        self._size = 0
+
+    def of(self, unit: Unit, viewer: Viewer, profile: WireProfile) -> Item:
+        """Weighed now, or before. Where what is kept becomes too much, all of it goes."""
+        key = (viewer, profile, unit.pending, *map(id, unit.turns))  # ids that nothing else gets while the unit is kept
+        known = self._items.get(key)
+        if known is not None:
+            return known[1]
+        item = weigh(unit, viewer, profile)
+        if self._size > _REMEMBERED:
+            self._items, self._size = {}, 0
+        self._items[key] = unit, item
+        self._size += item.full + _OVERHEAD
+        return item
+
+
+_REMEMBERED = 16 * 1024 * 1024
+"""Characters."""
+_OVERHEAD = 1000
+"""What a unit takes beside its texts."""
+
+
+def weigh(unit: Unit, viewer: Viewer, profile: WireProfile) -> Item:
+    """The unit as that agent sees it."""
     unit = tidy_unit(unit, viewer)
     messages = settle(show_unit(unit, viewer), profile)
     savings = tuple([_saving(part) for turn in unit.turns for part in turn.steps if isinstance(part, ToolResult)])
-    return _Weighed(unit, messages, measure(messages), savings)
+    return Item(unit, messages, measure(messages), savings)
 
 
-def _read(units: Iterable[_Weighed], available: int | None, room: int | None) -> tuple[list[_Weighed], bool]:
+def _read(units: Iterable[Item], available: int | None, room: int | None) -> tuple[list[Item], bool]:
     """What has to be looked at, and whether that is everything: no more once a turn will have to be dropped."""
-    read: list[_Weighed] = []
+    read: list[Item] = []
     full = short = 0
     for item in units:
         read.append(item)
@@ -210,7 +241,7 @@ def _read(units: Iterable[_Weighed], available: int | None, room: int | None) ->
     return read, True
 
 
-def _kept(read: Sequence[_Weighed], room: int) -> Iterator[_Weighed]:
+def _kept(read: Sequence[Item], room: int) -> Iterator[Item]:
     """The first ones that fit with their tool results shortened."""
     for item in read:
         room -= item.short
@@ -222,10 +253,10 @@ def _kept(read: Sequence[_Weighed], room: int) -> Iterator[_Weighed]:
 # -- giving up ------------------------------------------------------------------------------------
 
 
-def _shorten_oldest(read: Sequence[_Weighed], room: int, viewer: Viewer, profile: WireProfile) -> list[_Weighed]:
+def _shorten_oldest(read: Sequence[Item], room: int, viewer: Viewer, profile: WireProfile) -> list[Item]:
     """Tool results shortened, oldest first, until everything fits."""
     excess = sum(item.full for item in read) - room
-    done: list[_Weighed] = []
+    done: list[Item] = []
     for item in sorted(read, key=_place):
         count = 0
         while excess > 0 and count < len(item.savings):
@@ -235,7 +266,7 @@ def _shorten_oldest(read: Sequence[_Weighed], room: int, viewer: Viewer, profile
     return done
 
 
-def _shorten(item: _Weighed, viewer: Viewer, profile: WireProfile, *, count: int | None = None) -> _Weighed:
+def _shorten(item: Item, viewer: Viewer, profile: WireProfile, *, count: int | None = None) -> Item:
     """With its oldest `count` tool results shortened, or all of them."""
     if not any(item.savings[:count]):
         return item
@@ -250,7 +281,7 @@ def _shorten(item: _Weighed, viewer: Viewer, profile: WireProfile, *, count: int
     touched = tuple(new.index for new, old in zip(turns, item.unit.turns, strict=True) if new is not old)
     unit = replace(item.unit, turns=tuple(turns))
     messages = settle(show_unit(unit, viewer), profile)
-    return _Weighed(unit, messages, measure(messages), shortened=touched)
+    return Item(unit, messages, measure(messages), shortened=touched)
 
 
 def stub(part: Part) -> Part:
@@ -270,11 +301,11 @@ def stub_text(content: str) -> str:
     return f"{content[:_HEAD]}\n… {len(content) - _HEAD - _TAIL} characters cut …\n{content[-_TAIL:]}"
 
 
-def _without_batches(item: _Weighed, room: int, viewer: Viewer, profile: WireProfile) -> list[_Weighed]:
+def _without_batches(item: Item, room: int, viewer: Viewer, profile: WireProfile) -> list[Item]:
     """The newest unit alone, without as many of its oldest tool batches as it takes to fit; nothing if that is not enough."""
     item = _shorten(item, viewer, profile)
 
-    def without(count: int) -> _Weighed:
+    def without(count: int) -> Item:
         messages = settle(show_unit(item.unit, viewer, skip=count), profile)
         return replace(item, messages=messages, full=measure(messages), savings=(), cut=_cut(item.unit, count))
 
@@ -293,7 +324,7 @@ def _cut(unit: Unit, count: int) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _fitted(kept: Iterable[_Weighed], log: TurnLog, scope: Scope, profile: WireProfile, *, budget: bool) -> Fitted:
+def _fitted(kept: Iterable[Item], log: TurnLog, scope: Scope, profile: WireProfile, *, budget: bool) -> Fitted:
     items = sorted(kept, key=_place)
     sent = tuple(sorted(turn.index for item in items for turn in item.unit.turns))
     return Fitted(
@@ -306,8 +337,8 @@ def _fitted(kept: Iterable[_Weighed], log: TurnLog, scope: Scope, profile: WireP
     )
 
 
-def _place(item: _Weighed) -> tuple[bool, int]:
+def _place(item: Item) -> tuple[bool, int]:
     return item.unit.pending, item.unit.place
 
 
-__all__ = ["STUB_CHARS", "Dropped", "Fitted", "LeftOut", "Why", "fit", "keep_order", "stub", "stub_text"]
+__all__ = ["STUB_CHARS", "Dropped", "Fitted", "Item", "LeftOut", "Weighed", "Why", "fit", "keep_order", "stub", "stub_text", "weigh"]

@@ -70,8 +70,8 @@ def text_since(log: TurnLog, ratio: Ratio, *, most: int) -> str:
 def _measured(turn: Turn) -> tuple[int, int, int] | None:
     """Characters sent, tokens estimated and tokens counted; `None` where one is unknown or together they are not believed."""
     usage = turn.usage
-    tokens = None if usage is None else read_tokens(usage)
-    if usage is None or not usage.sent_chars or not usage.sent_tokens_estimate or not tokens:
+    tokens = 0 if usage is None else (read_tokens(usage) or 0) - (usage.aside_tokens or 0)
+    if usage is None or tokens <= 0 or not usage.sent_chars or not usage.sent_tokens_estimate:
         return None
     believed = _BELIEVED[0] <= usage.sent_chars / tokens <= _BELIEVED[1]
     return (usage.sent_chars, usage.sent_tokens_estimate, tokens) if believed else None

@@ -7,7 +7,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from orchestrator.asking import Asking
 from orchestrator.background import Ended, run_held, turn_taken
 from orchestrator.continuing import offer
+from orchestrator.crews import Crews
 from orchestrator.documents.error import error_document
 from orchestrator.errors import EscaleraError, InternalError, NotFound, StoreError, UsageError
 from orchestrator.escalation import Workplace, begin_session
@@ -29,12 +30,10 @@ from orchestrator.tasks import StoredTask, TaskState
 
 if TYPE_CHECKING:
     from orchestrator.broker import Waiting
-    from orchestrator.crew import Crew
     from orchestrator.dispatch.desk import Shown
     from orchestrator.planning.case import Wish
     from orchestrator.questions import StoredQuestion
     from orchestrator.session import Session
-    from orchestrator.settings.resolution import Settings
 
 MOST_CALLS = 64
 """Escalations that run at once; more are refused, not queued."""
@@ -167,7 +166,7 @@ class Calls:
         self.broker = premises.broker(self.store)
         self._lock = threading.RLock()
         self._running: dict[str, tuple[Call, threading.Thread]] = {}
-        self._crews: dict[str, tuple[Settings, Crew]] = {}
+        self._crews = Crews()
         self._seen: set[str] = set()
         """Sessions in which turns were taken here (page 1)."""
         self._closed = False
@@ -221,15 +220,16 @@ class Calls:
         with self._lock:
             return session in self._seen
 
-    def place(self, workspace: str) -> Workplace:
-        """Where turns of that workspace are taken: by the settings as they are now, with the same agents as long as those stay."""
-        with self._lock:
-            there = self.premises.at(workspace)
-            there.refresh()
-            kept = self._crews.get(workspace)
-            if kept is None or kept[0] is not there.settings:
-                kept = self._crews[workspace] = (there.settings, there.crew(workspace, long_lived=True))
-            return there.workplace(self.store, workspace, crew=kept[1])
+    @contextmanager
+    def place(self, workspace: str) -> Iterator[Workplace]:
+        """Where a turn of that workspace is taken: by the settings as they are now, with the same agents as long as those stay."""
+        with ExitStack() as turn:
+            with self._lock:
+                there = self.premises.at(workspace)
+                there.refresh()
+                crew = turn.enter_context(self._crews.at_work(there, workspace))
+                place = there.workplace(self.store, workspace, crew=crew)
+            yield place
 
     def answer(self, call: Call, given: Mapping[str, Answer]) -> dict[str, str]:
         """Answer its questions, by id: what was wrong with those that stay open. What is not asked, or not any more, is let be."""
@@ -269,8 +269,9 @@ class Calls:
         if found is not None:
             return found
         fresh = fresh_session(self.premises)
-        begin = partial(begin_session, self.place(fresh.workspace), fresh, order.wish, first=True)
-        return begun_session(self.store, fresh, first=True, begin=begin)
+        with self.place(fresh.workspace) as place:
+            begin = partial(begin_session, place, fresh, order.wish, first=True)
+            return begun_session(self.store, fresh, first=True, begin=begin)
 
     def _task(self, identity: str, session: Session, order: Order) -> StoredTask:
         now, value = self.store.now(), self.premises.settings.value
@@ -307,13 +308,13 @@ class Calls:
         self.store.end_task(call.task.id, TaskState.FAILED, error_document(error), error.exit_code)
 
     def _turn(self, call: Call, session: Session, order: Order, *, can_ask: bool) -> Ended:
-        place = self.place(session.workspace)
         asking = Asking(self.broker, call.cancel, human=call.human if can_ask else None, waits=self._waits, watch=call.show)
         self.broker.tidy()
         waits = offer(self.broker, session.id)
-        _, (state, document, code) = turn_taken(
-            place, session.id, order.wish, asking=asking, cancel=call.cancel, watch=call.show, loaded=not self.was_used(session.id)
-        )
+        with self.place(session.workspace) as place:
+            _, (state, document, code) = turn_taken(
+                place, session.id, order.wish, asking=asking, cancel=call.cancel, watch=call.show, loaded=not self.was_used(session.id)
+            )
         with self._lock:
             self._seen.add(session.id)
         if waits is not None:

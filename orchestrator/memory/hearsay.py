@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 
 from orchestrator.messages import Part, ToolResult
 from orchestrator.session import TurnLog
 from orchestrator.words import contains
 
-_REACH = 2_000_000
-"""Characters of tool results, and of prompts, that are looked through, the newest first: more than any history that is sent has."""
+_TURNS, _CHARACTERS = 1000, 2_000_000
+"""How many turns are looked through, the newest first, and how much of what tools gave and users said in them: no history that is sent has more."""
 
 
-def only_repeats_a_tool(content: str, prompt: str, steps: Sequence[Part], log: TurnLog) -> bool:
-    """Whether the fact's words stand in what a tool gave, and in no prompt of the user's.
+@dataclass(slots=True)
+class Spoken:
+    """What tools gave, and what the user said, in a turn and in those before it."""
 
-    Looked at are the turn itself (`prompt`, `steps`) and those before it in `log`, of which its agent may have been sent any: the one
-    that was handed over, the history, and what its own conversation has.
+    by_tools: list[str] = field(default_factory=list)
+    by_user: list[str] = field(default_factory=list)
+
+    def is_only_from_a_tool(self, content: str) -> bool:
+        """Whether the fact's words stand in what a tool gave, and in no prompt of the user's."""
+        return any(contains(given, content) for given in self.by_tools) and not any(contains(said, content) for said in self.by_user)
+
+
+def spoken_until(prompt: str, steps: Sequence[Part], log: TurnLog) -> Spoken:
+    """Of the turn itself (`prompt`, `steps`) and of those before it in `log`.
+
+    Its agent may have been sent any of those: the one that was handed over, the history, and what its own conversation has.
     """
-    return any(contains(given, content) for given in _within_reach(_given(steps, log))) and not any(
-        contains(said, content) for said in _within_reach(_said(prompt, log))
-    )
-
-
-def _given(steps: Sequence[Part], log: TurnLog) -> Iterator[str]:
-    yield from (step.content for step in reversed(steps) if isinstance(step, ToolResult))
-    for turn in log.newest_first(outcomes=None):
-        yield from (step.content for step in reversed(turn.steps) if isinstance(step, ToolResult))
-
-
-def _said(prompt: str, log: TurnLog) -> Iterator[str]:
-    yield prompt
-    yield from (turn.prompt for turn in log.newest_first(outcomes=None) if turn.prompt is not None)
-
-
-def _within_reach(texts: Iterator[str]) -> Iterator[str]:
-    left = _REACH
-    for text in texts:
+    spoken = Spoken(by_user=[prompt])
+    left = _taken(spoken, steps, _CHARACTERS)
+    for turn in islice(log.newest_first(outcomes=None), _TURNS):
         if left <= 0:
-            return
-        yield text[:left]
-        left -= len(text)
+            break
+        if turn.prompt is not None:
+            spoken.by_user.append(turn.prompt)
+            left -= len(turn.prompt)
+        left = _taken(spoken, turn.steps, left)
+    return spoken
+
+
+def _taken(spoken: Spoken, steps: Sequence[Part], left: int) -> int:
+    """The room that is left once the results of these steps are taken, the newest first."""
+    for step in reversed(steps):
+        if isinstance(step, ToolResult) and left > 0:
+            spoken.by_tools.append(step.content[:left])
+            left -= len(step.content)
+    return left

@@ -251,6 +251,7 @@ class _Fitter:
             reserve=reserve,
             returning_boundary=self._boundary if case.mode is Mode.RETURNING else None,
             continuing=case.wish.continues,
+            weighed=case.agent.weighed,
         )
 
     def _request(self, texts: Texts, history: Fitted) -> Request:

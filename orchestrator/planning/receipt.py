@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from orchestrator.clock import format_time
 from orchestrator.modes import Flags
 from orchestrator.planning.plan import Plan
 from orchestrator.receipts import BriefReport, BudgetReport, HistoryReport, NeedReport, PerceptsReport, Receipt, Report, Spans
-from orchestrator.session import Role, need_label
+from orchestrator.session import NeedStatus, Role, need_label
 
 _MOST_SPANS = 40
 _MOST_IDS = 50
+_LIMITS = frozenset({"percept_inject_max", "percept_inject_max_bytes"})
+"""Why a fact is withheld that a larger limit would let through."""
 
 
 def receipt_of(plan: Plan) -> Receipt:
@@ -28,21 +31,24 @@ def receipt_of(plan: Plan) -> Receipt:
 
 
 def _report(plan: Plan) -> Report:
-    budget, told = plan.budget, plan.texts.told
+    budget, told, withheld = plan.budget, plan.texts.told, plan.chosen.withheld
     return Report(
         budget=BudgetReport(budget.limit_chars, {str(name): size for name, size in budget.parts.items()}, budget.total_chars, budget.tokens_estimate),
         history=_history(plan),
-        percepts=PerceptsReport(tuple(percept.id[:8] for percept in told[:_MOST_IDS]), len(told), len(plan.chosen.withheld)),
+        percepts=PerceptsReport(tuple(percept.id[:8] for percept in told[:_MOST_IDS]), len(told), len(withheld), sum(why in _LIMITS for _, why in withheld)),
         need=_need(plan),
-        brief=None if plan.brief is None else BriefReport(plan.brief.source, len(plan.brief.text)),
+        brief=None if plan.brief is None else BriefReport(plan.brief.source, len(plan.brief.text), plan.brief.carried),
     )
 
 
 def _need(plan: Plan) -> NeedReport:
-    need = plan.need
+    need = plan.need or plan.standing.shown_need
     if need is None:
         return NeedReport(plan.standing.need_status)
-    return NeedReport("set", need_label(need, plan.index), need.turn_index, need.source)
+    status: NeedStatus = plan.standing.need_status if plan.need is None else "set"
+    label = None if plan.need is None else need_label(need, plan.index)
+    updated = None if need.updated_at is None else format_time(need.updated_at)
+    return NeedReport(status, label, need.turn_index, need.source, len(need.text), need.during, updated)
 
 
 def _history(plan: Plan) -> HistoryReport:

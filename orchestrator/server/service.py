@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator.asking import Asking, left_open
 from orchestrator.continuation import Tokens
+from orchestrator.crews import Crews
 from orchestrator.documents.turn import turn_document
 from orchestrator.errors import EscaleraError, ServerBusy, StoreError
 from orchestrator.escalation import Workplace, take_turn
@@ -25,12 +26,11 @@ from orchestrator.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.crew import Crew
     from orchestrator.documents.kinds import TurnDocument
     from orchestrator.planning.case import Wish
     from orchestrator.questions import StoredQuestion
     from orchestrator.server.openai.spoken import Opening
-    from orchestrator.settings.resolution import Explained, Settings
+    from orchestrator.settings.resolution import Explained
 
 MOST_TURNS = 128
 """Turns at once; more are refused, not queued."""
@@ -72,16 +72,6 @@ class Served:
     """No turn was taken in it here so far (page 1)."""
 
 
-@dataclass(slots=True)
-class _Kept:
-    """The agents of one workspace, as long as the settings stay."""
-
-    settings: Settings
-    crew: Crew
-    users: int = 0
-    retired: bool = False
-
-
 class Service:
     """One server's work on one store. May be used by several threads."""
 
@@ -94,7 +84,7 @@ class Service:
         self.idleness = Idleness(premises.clock.monotonic)
         self._lock = threading.RLock()
         self._sessions: dict[str, Served] = {}
-        self._kept: dict[str, _Kept] = {}
+        self._crews = Crews()
         self._running: dict[Run, threading.Event] = {}
         """Each with what is set when nothing of it is left to do."""
         self._workers = Workers("turn")
@@ -195,35 +185,12 @@ class Service:
     @contextmanager
     def place(self, workspace: str, *, timeout: float | None = None) -> Iterator[Workplace]:
         """Where turns of that workspace are taken: by the settings as they are now, with the same agents as long as those stay."""
-        with self._lock:
-            premises = self.premises_at(workspace)
-            if timeout is None:
-                kept = self._crew(premises, workspace)
-            else:  # the limit is the agents' own
-                kept = _Kept(premises.settings, premises.crew(workspace, turn_timeout=timeout), retired=True)
-            kept.users += 1
-            place = premises.workplace(self.store, workspace, crew=kept.crew)
-        try:
-            yield place
-        finally:
+        with ExitStack() as turn:
             with self._lock:
-                kept.users -= 1
-                self._let_go(premises, kept)
-
-    def _crew(self, premises: Premises, workspace: str) -> _Kept:
-        settings, kept = premises.settings, self._kept.get(workspace)
-        if kept is not None and kept.settings is settings:
-            return kept
-        if kept is not None:
-            kept.retired = True
-            self._let_go(premises, kept)
-        kept = self._kept[workspace] = _Kept(settings, premises.crew(workspace, long_lived=True))
-        return kept
-
-    @staticmethod
-    def _let_go(premises: Premises, kept: _Kept) -> None:
-        if kept.retired and not kept.users:
-            premises.let_go(kept.crew)
+                premises = self.premises_at(workspace)
+                crew = turn.enter_context(self._crews.at_work(premises, workspace, turn_timeout=timeout))
+                place = premises.workplace(self.store, workspace, crew=crew)
+            yield place
 
     # -- what is held ------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from orchestrator.store.artifacts import made_whole
 from orchestrator.store.database import Database
 from orchestrator.store.turns import next_index
 
-_FIRST_PAGE, _LARGEST_PAGE = 16, 128
+_FIRST_PAGE, _SECOND_PAGE, _LARGEST_PAGE = 16, 32, 128
 _REMEMBERED = 16 * 1024 * 1024
 """Characters of settled turns that are kept."""
 _OVERHEAD = 1000
@@ -81,7 +81,7 @@ class SqliteTurnLog:
         self, *, role: Role | None = None, outcomes: frozenset[Outcome] | None = COMPLETED, start: int = 0, stop: int | None = None
     ) -> Iterator[Turn]:
         end, size = _NO_END if stop is None else stop, _FIRST_PAGE
-        if (newest := self._in_snapshot()) is not None:
+        for newest in self._in_snapshot_at_length():
             yield from newest.fitting(role, outcomes, start, end)
             if newest.lowest <= start:
                 return
@@ -113,6 +113,20 @@ class SqliteTurnLog:
         if self._newest is None or self._newest.state is not state:
             self._newest = self._database.read(partial(self._read_newest, state))
         return self._newest
+
+    def _in_snapshot_at_length(self) -> Iterator[_Newest]:
+        """Also a second page, for who goes on to older ones: mostly all others do so, too."""
+        newest = self._in_snapshot()
+        if newest is None:
+            return
+        yield newest
+        if newest.state is self._database.state and newest is self._newest and len(newest.turns) < _FIRST_PAGE + _SECOND_PAGE:
+            self._newest = self._database.read(partial(self._read_further, newest))
+            yield self._newest
+
+    def _read_further(self, newest: _Newest, connection: sqlite3.Connection) -> _Newest:
+        lowest, turns = self._page(connection, role=None, outcomes=None, bounds=(0, newest.lowest), size=_SECOND_PAGE)
+        return replace(newest, turns=(*newest.turns, *turns), lowest=0 if lowest is None else lowest)
 
     def _read_newest(self, state: object, connection: sqlite3.Connection) -> _Newest:
         lowest, turns = self._page(connection, role=None, outcomes=None, bounds=(0, _NO_END), size=_FIRST_PAGE)

@@ -107,7 +107,7 @@ def part_value(fields: Any) -> Part:
 
 # -- turns ---------------------------------------------------------------------------------------
 
-TURN_COLUMNS = "idx, role, outcome, agent, prompt, mode, reasons, started_at, ended_at, usage, error, continues, model_requested, model_served"
+TURN_COLUMNS = "idx, role, outcome, agent, prompt, mode, reasons, started_at, ended_at, usage, error, continues, model_requested, model_served, copied_from"
 
 
 def turn_row(turn: Turn) -> Row:
@@ -127,12 +127,13 @@ def turn_row(turn: Turn) -> Row:
         turn.continues,
         clean_text(turn.model_requested),
         clean_text(turn.model_served),
+        clean_text(turn.copied_from),
     )
 
 
 def turn_value(row: Row, steps: tuple[Part, ...], complain: Complain) -> Turn | None:
     """The turn of a row; `None` for one whose place, role, outcome or agent is unreadable. Other damaged fields are unknown."""
-    index, role, outcome, agent, prompt, mode, reasons, started, ended, usage, error, continues, requested, served = row
+    index, role, outcome, agent, prompt, mode, reasons, started, ended, usage, error, continues, requested, served, copied_from = row
     try:
         place, part, end, name = _int(index), Role(role), Outcome(outcome), _str(agent)
     except BAD as problem:
@@ -156,6 +157,7 @@ def turn_value(row: Row, steps: tuple[Part, ...], complain: Complain) -> Turn | 
         None if requested is None else _or_none(_str, requested, "model_requested", complain),
         None if served is None else _or_none(_str, served, "model_served", complain),
         routing,
+        None if copied_from is None else _or_none(_str, copied_from, "copied_from", complain),
     )
 
 

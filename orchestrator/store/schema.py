@@ -228,7 +228,13 @@ _ARTIFACTS = (
     "CREATE INDEX artifacts_by_session ON artifacts (session)",
 )
 
-MIGRATIONS = (_FIRST, _RECEIPTS, _MEMORY, _QUESTIONS, _TASKS, _ARTIFACTS)
+_COPIES = (
+    # The session that a copied turn was taken in: what it used is counted there, and once.
+    "ALTER TABLE turns ADD COLUMN copied_from TEXT",
+    "CREATE INDEX turns_copied ON turns (copied_from, idx) WHERE copied_from IS NOT NULL",
+)
+
+MIGRATIONS = (_FIRST, _RECEIPTS, _MEMORY, _QUESTIONS, _TASKS, _ARTIFACTS, _COPIES)
 """One entry for each version: the statements that lead to it from the one before."""
 VERSION = len(MIGRATIONS)
 

@@ -112,9 +112,8 @@ def interrupt(connection: sqlite3.Connection, session: str) -> None:
 
 def insert_turn(connection: sqlite3.Connection, session: str, turn: Turn) -> None:
     """The turn with its steps."""
-    cursor = connection.execute(
-        f"INSERT INTO turns (session, {rows.TURN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (session, *rows.turn_row(turn))
-    )
+    row = (session, *rows.turn_row(turn))
+    cursor = connection.execute(f"INSERT INTO turns (session, {rows.TURN_COLUMNS}) VALUES ({', '.join('?' * len(row))})", row)
     for seq, step in enumerate(turn.steps):
         put_step(connection, cast("int", cursor.lastrowid), seq, step)
 

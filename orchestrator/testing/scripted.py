@@ -242,3 +242,19 @@ def _is_gone(connection: socket.socket) -> bool:
         return bool(readable) and connection.recv(1, socket.MSG_PEEK) == b""
     except OSError:
         return True
+
+
+class LoopbackServer(ScriptedServer[Request, Reply]):
+    """A server of no particular kind: POSTs are answered by the script, and what else is asked for by `pages`, by its path."""
+
+    def __init__(self, *script: Reply, pages: Mapping[str, Reply] | None = None) -> None:
+        super().__init__(*script)
+        self.pages = dict(pages or {})
+
+    def _request(self, arrived: Request) -> Request:
+        return arrived
+
+    def _unscripted(self, request: Request) -> Reply:
+        if request.method == "POST":
+            return Reply([b"the script is over"], 418)
+        return self.pages.get(request.path, Reply([b"not found"], 404))

@@ -39,3 +39,12 @@ def test_the_memory_is_measured_and_ranks_ten_times_as_many_in_far_less_than_a_h
     assert [row["percepts"] for row in rows] == ["100", "1,000"]
     few, many = (float(row["gate and rank"].split()[0]) for row in rows)
     assert many < 100 * few
+
+
+def test_sweeps_of_five_knobs_find_every_recorded_decision_again_with_two_processes() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "bench.tune", "--sessions", "12", "--most-turns", "60"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "12 sessions, 415 turns" in result.stdout
+    assert "self-test: 0 of 415 decisions wrong, tokens off by 0.0000 %" in result.stdout

@@ -390,6 +390,8 @@ def test_f12_a_store_from_before_there_were_questions_is_migrated(desk: Desk) ->
     with closing(sqlite3.connect(desk.folder / "escalera.db", isolation_level=None)) as other:
         for table in ("questions", "tasks", "artifacts", "step_contents", "contents"):
             other.execute(f"DROP TABLE {table}")
+        other.execute("DROP INDEX turns_copied")
+        other.execute("ALTER TABLE turns DROP COLUMN copied_from")
         other.execute(f"PRAGMA user_version = {schema.MIGRATIONS.index(schema._QUESTIONS)}")
     desk.restart()
 

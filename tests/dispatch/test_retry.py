@@ -103,6 +103,17 @@ def test_nothing_is_sent_again_where_something_had_come_that_no_event_told_of(tu
     assert (turn.answered.sends, turn.clock.slept) == (1, [])
 
 
+def test_nothing_is_sent_again_where_the_provider_knows_it_to_be_in_vain(turn: Turn) -> None:
+    error = RateLimited("slow")
+    error.final = True
+    provider = FakeProvider([error], says("never"))
+
+    turn.run(provider)
+
+    assert turn.error is error
+    assert (turn.answered.sends, turn.clock.slept) == (1, [])
+
+
 def test_notices_and_usage_are_no_answer_yet(turn: Turn) -> None:
     provider = FakeProvider([Notice("busy"), UsageReport(Usage(5, 0)), Overloaded("full")], says("done", usage=Usage(7, 1)))
 

@@ -458,6 +458,7 @@ def test_what_a_foreign_error_says_may_hold_a_secret_and_is_not_told(turn: Turn)
         ToolResultSeen("c", None),  # type: ignore[arg-type]
         UsageReport({"input": 3}),  # type: ignore[arg-type]
         ExternalSessionStarted(None),  # type: ignore[arg-type]
+        ExternalSessionStarted("e", 7),  # type: ignore[arg-type]
         Notice(b"x"),  # type: ignore[arg-type]
     ],
     ids=repr,

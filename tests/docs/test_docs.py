@@ -18,7 +18,7 @@ from orchestrator.plugins import PluginManager, installed_entry_points
 from orchestrator.settings.declarations import BY_ENV, BY_PATH
 
 ROOT = Path(__file__).parents[2]
-WRITTEN = {"commands.md", "settings.md", "hooks.md"}
+WRITTEN = {"commands.md", "settings.md", "hooks.md", "provider-checks.md"}
 """What scripts/docs.py writes from the code."""
 PAGES = [path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("plugins/*/README.md"))) if path.name not in WRITTEN]
 OUTSIDE = re.compile(r"[|>;&…]|\.\.\.|\$\(")

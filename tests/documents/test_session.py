@@ -103,6 +103,7 @@ def turn_lists(draw: st.DrawFn) -> tuple[Turn, ...]:
                 model_requested=draw(st.none() | words),
                 model_served=draw(st.none() | words),
                 routing=tuple(draw(st.lists(st.builds(Reason, stated, words), max_size=2))),
+                copied_from=draw(st.none() | stated),
             )
         )
     return tuple(turns)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.history.budget import measure
-from orchestrator.history.fit import STUB_CHARS, Fitted, LeftOut, fit, keep_order, stub_text
+from orchestrator.history.fit import STUB_CHARS, Fitted, LeftOut, Weighed, fit, keep_order, stub_text
 from orchestrator.history.normalise import normalise, settle
 from orchestrator.history.render import Unit, Viewer, count_batches, render_unit, show_unit, tidy_unit
 from orchestrator.history.scope import Scope
@@ -233,6 +233,38 @@ def test_without_a_limit_or_with_room_for_all_nothing_changes(case: dict[str, An
         assert result.shortened == ()
         assert result.batches_left_out == 0
         assert result.dropped.count_not_shown == 0
+
+
+@given(cases(), st.integers(0, 8000), st.sampled_from(get_args(WireProfile)), st.sampled_from([LOCAL, CLAUDE, Viewer("claude", "opus", str.upper)]))
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_what_was_weighed_before_for_whomever_changes_nothing(case: dict[str, Any], room: int, profile: WireProfile, viewer: Viewer) -> None:
+    log, weighed, boundary = TurnList(case.pop("turns")), Weighed(), case.pop("boundary")
+    fit(log, case["scope"], viewer, profile=profile, available=room, weighed=weighed)
+
+    for _ in range(2):
+        assert fit(log, returning_boundary=boundary, weighed=weighed, **case) == fit(log, returning_boundary=boundary, **case)
+
+
+def test_a_turn_is_weighed_once_and_a_changed_one_again() -> None:
+    weighed, turns = Weighed(), [primary(n) for n in range(3)]
+    first = fitted(turns, None, weighed=weighed)
+
+    again = fitted(turns, None, weighed=weighed)
+    changed = fitted([*turns[:2], primary(2, Text("otherwise"))], None, weighed=weighed)
+
+    assert [one is other for one, other in zip(again.messages, first.messages, strict=True)] == [True] * 6
+    assert changed.messages[-1] == Message("assistant", (Text("otherwise"),))
+
+
+def test_what_is_kept_of_weighed_turns_is_bounded() -> None:
+    weighed, text = Weighed(), Text("a" * 2**20)
+    turns = [primary(n, text) for n in range(30)]
+    first = [fitted([turn], None, weighed=weighed).messages for turn in turns]
+
+    again = [fitted([turns[n]], None, weighed=weighed).messages for n in (-1, 0)]
+
+    assert again[0][0] is first[-1][0]
+    assert again[1][0] is not first[0][0]
 
 
 # -- one rule at a time ---------------------------------------------------------------------------

@@ -38,6 +38,11 @@ def test_what_the_model_read_from_a_cache_is_counted_once() -> None:
     assert of(turn(0, counted(300, cache_read_tokens=150, cache_in_input=True))).chars_per_token == 4.0
 
 
+def test_what_was_read_beside_the_turn_is_left_out() -> None:
+    assert of(turn(0, counted(400, aside_tokens=100))).chars_per_token == 4.0
+    assert of(turn(0, Usage(input_tokens=100, aside_tokens=100))) == ASSUMED
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -12,9 +12,9 @@ from mcp.shared.exceptions import MCPError
 from orchestrator.errors import Unavailable
 from orchestrator.messages import Text, Usage
 from orchestrator.session import Outcome
-from orchestrator.testing.fake_provider import UNTIL_CANCELLED, says
+from orchestrator.testing.fake_provider import UNTIL_CANCELLED, FakeProvider, says
 
-from .conftest import LEGACY, MODERN, Home, drive, text, until
+from .conftest import LEGACY, MODERN, TOOLS, Home, drive, text, until
 
 both = pytest.mark.parametrize("mode", [MODERN, LEGACY])
 NAMES = {"escalate", "plan_escalation", "current_need", "record_memory", "get_memory", "session_context"}
@@ -75,6 +75,30 @@ def test_it_goes_on_in_the_session_and_begins_one_where_there_is_none(home: Home
     assert (drive(work()).meta or {})["escalera/turn"]["mode"] == "continuation"
     assert len(home.calls.store.list(None)) == 1
     assert [part.text for message in home.strong.requests[1].messages for part in message.parts if isinstance(part, Text)] == ["first", "One.", "second"]
+
+
+def test_agents_of_settings_that_have_changed_are_let_go_of(home: Home) -> None:
+    """Such as a program that waits for the next turn of its conversation, for a quarter of an hour."""
+    let_go: list[str] = []
+
+    class Waiting(FakeProvider):
+        def close(self) -> None:
+            let_go.append(f"after {len(self.requests)}")
+
+    assert home.calls
+    home.agents["strong"] = Waiting(capabilities=TOOLS)
+    home.strong.will(says("One."), says("Two."), says("Three."))
+
+    async def work() -> list[list[str]]:
+        seen = []
+        async with home.client() as client:
+            for number, setting in enumerate(("", "", 'session_wait = "9s"\n')):
+                (home.folder / "config.toml").write_text(setting + home.config)
+                await client.call_tool("escalate", {"prompt": f"number {number}"})
+                seen.append(list(let_go))
+        return seen
+
+    assert drive(work()) == [[], [], ["after 2"]]
 
 
 @both

@@ -257,7 +257,26 @@ def before_artifacts(database: Path) -> None:
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         for table in ("artifacts", "step_contents", "contents"):
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP INDEX turns_copied")
+        connection.execute("ALTER TABLE turns DROP COLUMN copied_from")
         connection.execute(f"PRAGMA user_version = {schema.MIGRATIONS.index(schema._ARTIFACTS)}")
+
+
+def test_a_store_from_before_copies_were_marked_is_migrated_with_all_its_turns(
+    sqlite: Callable[..., SqliteStore], folder: Path, completed: Callable[..., Turn]
+) -> None:
+    old = sqlite()
+    old.import_session(Session(id="s1", workspace="/work/a", nonce="n0"), [completed(0), completed(1)])
+    old.close()
+    with closing(sqlite3.connect(folder / "escalera.db", isolation_level=None)) as connection:
+        connection.execute("DROP INDEX turns_copied")
+        connection.execute("ALTER TABLE turns DROP COLUMN copied_from")
+        connection.execute(f"PRAGMA user_version = {schema.MIGRATIONS.index(schema._COPIES)}")
+
+    store = sqlite()
+
+    assert [turn.copied_from for turn in store.log("s1").newest_first()] == [None, None]
+    assert [usage.turns for usage in store.usage("session")] == [2]
 
 
 def test_a_store_from_before_there_were_artifacts_is_migrated_with_all_its_turns(

@@ -66,6 +66,7 @@ FULL_TURN = Turn(
     model_requested="opus",
     model_served="opus-4",
     routing=(Reason("flag", "--escalate"),),
+    copied_from="another",
 )
 FULL_SESSION = Session(
     id="full",
@@ -728,6 +729,41 @@ class TestUsage:
         assert summed(session="s2") == 4
         assert summed(since=THEN + MINUTE) == 2
         assert store.usage("agent", workspace="/work/c") == []
+
+    def test_a_turn_and_its_copies_count_once_for_the_session_it_was_taken_in(self, store: Store, new_session: Make) -> None:
+        taken = [self.turn(index, usage=Usage(10**index, 1)) for index in range(3)]
+        copies = [replace(turn, copied_from="s1") for turn in taken]
+        store.import_session(new_session("s1", name="plan"), taken)
+        store.import_session(new_session("s2"), [*copies, self.turn(3, usage=Usage(5000, 1))])
+        store.import_session(new_session("s3"), copies)
+
+        def by_session() -> dict[tuple[str | None, str | None], tuple[int, int | None]]:
+            return {(usage.key, usage.name): (usage.turns, usage.input_tokens) for usage in store.usage("session")}
+
+        whole = {("s1", "plan"): (3, 111), ("s2", None): (1, 5000)}
+        assert by_session() == whole
+        assert [usage.input_tokens for usage in store.usage("agent", session="s1")] == [111]
+        assert [usage.input_tokens for usage in store.usage("agent", session="s2")] == [5000]
+        assert store.usage("agent", session="s3") == []
+
+        claim = store.claim("s1", "me", MINUTE)
+        assert isinstance(claim, Claim)
+        store.withdraw(claim, 1, store.find("s1", "/work/a"))
+        store.release(claim)
+        assert by_session() == whole
+        assert [usage.input_tokens for usage in store.usage("agent", session="s1")] == [111]
+
+        store.drop("s1", 3)
+        assert by_session() == {("s1", None): (3, 111), ("s2", None): (1, 5000)}
+        store.drop("s2", 4)
+        assert by_session() == {("s1", None): (3, 111)}
+        store.drop("s3", 3)
+        assert by_session() == {}
+
+    def test_turns_that_say_to_be_copies_of_each_other_count(self, store: Store, new_session: Make) -> None:
+        for identity, other in (("s1", "s2"), ("s2", "s1"), ("s3", "s3")):
+            store.import_session(new_session(identity), [self.turn(0, usage=Usage(1, 1), copied_from=other)])
+        assert sum(usage.turns for usage in store.usage("agent")) == 3
 
     def test_a_usage_comes_back_as_it_was_stored(self, store: Store, new_session: Make) -> None:
         usage = Usage(0, 2, 3, cost_usd=0.0, cost_source="estimated", cache_in_input=True)

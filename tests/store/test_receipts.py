@@ -85,6 +85,8 @@ def make_older(connection: sqlite3.Connection) -> None:
         connection.execute(f"ALTER TABLE percepts DROP COLUMN {column}")
     for table in ("receipts", "edges", "percept_words", "questions", "tasks", "artifacts", "step_contents", "contents"):
         connection.execute(f"DROP TABLE {table}")
+    connection.execute("DROP INDEX turns_copied")
+    connection.execute("ALTER TABLE turns DROP COLUMN copied_from")
     connection.execute("DELETE FROM meta WHERE key IN ('running', 'aged', 'uses', 'archived')")
     connection.execute("PRAGMA user_version = 1")
     connection.commit()

@@ -102,6 +102,40 @@ def test_a_snapshot_reads_on_beyond_the_newest_turns(stores: tuple[SqliteStore, 
         assert asked() == outside
 
 
+def test_readers_of_a_snapshot_that_go_on_side_by_side_or_beyond_its_end_miss_nothing(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    store, _ = stores
+    store.import_session(Session(id="s2", workspace="/w", nonce="n"), [Turn(index, Role.PRIMARY, "local", f"p{index}") for index in range(100)])
+    log = store.log("s2")
+
+    with store.snapshot():
+        one, other, late = log.newest_first(), log.newest_first(), log.newest_first(role=Role.PRIMARY)
+        begun = next(late)
+        together = list(zip(one, other, strict=True))
+
+    assert [(mine.index, theirs.index) for mine, theirs in together] == [(index, index) for index in reversed(range(100))]
+    assert [begun.index, *(turn.index for turn in late)] == list(reversed(range(100)))
+
+
+def test_who_goes_on_in_a_snapshot_reads_for_all_others(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    store, _ = stores
+    connection = store._database._connection
+    assert connection is not None
+    store.import_session(Session(id="s2", workspace="/w", nonce="n"), [Turn(index, Role.PRIMARY, "local", f"p{index}") for index in range(40)])
+    log = store.log("s2")
+    asked: list[str] = []
+
+    with store.snapshot():
+        whole = list(log.newest_first())
+        connection.set_trace_callback(asked.append)
+        again = [list(log.newest_first(role=Role.PRIMARY)), [log.get(index) for index in range(39, -1, -1)]]
+        counted = log.count(), log.count(role=Role.ESCALATION)
+        connection.set_trace_callback(None)
+
+    assert again == [whole, whole]
+    assert counted == (40, 0)
+    assert asked == []
+
+
 def test_it_forgets_when_there_is_too_much_of_it_and_when_the_file_is_another(stores: tuple[SqliteStore, SqliteStore]) -> None:
     one, other = (store._database._connection for store in stores)
     assert one is not None

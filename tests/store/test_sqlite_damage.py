@@ -762,6 +762,8 @@ def before_questions(database: Path) -> None:
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         for table in ("questions", "tasks", "artifacts", "step_contents", "contents"):
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP INDEX turns_copied")
+        connection.execute("ALTER TABLE turns DROP COLUMN copied_from")
         connection.execute(f"PRAGMA user_version = {schema.MIGRATIONS.index(schema._QUESTIONS)}")
 
 

@@ -94,7 +94,7 @@ def test_a_session_in_every_mode_reaches_bedrock_as_it_should(session: Session) 
     assert [document["mode"] for document in (first, continued, asked, resumed, returned, fresh)] == [
         "first", "continuation", "continuation", "resume", "returning", "fresh_start",
     ]  # fmt: skip
-    assert (asked["state"], resumed["agent"], fresh["model_served"]) == ("waiting", "strong", MODEL)
+    assert (asked["state"], resumed["agent"], fresh["model_served"]) == ("waiting", "strong", None)
     for body in (first_body, continued_body, returned_body, fresh_body):
         static, *told = [block["text"] for block in body["system"]]
         assert static == first_body["system"][0]["text"]

@@ -323,8 +323,10 @@ def test_what_could_not_be_sent_is_the_draft_again(shell: Shell, cast: Agents) -
 
 
 def test_files_are_attached_by_name_but_not_by_what_was_pasted(shell: Shell, cast: Agents) -> None:
+    """Nor by what was pasted and changed, recalled, or given back by a turn that was cancelled; what is typed beside it is."""
     (shell.cwd / "notes.md").write_text("flour is dear")
-    with OpenAIServer(served("Read."), served("Not read.")) as server:
+    (shell.cwd / "oven.md").write_text("it smokes")
+    with OpenAIServer(served("Read."), *(served("Not read.") for _ in range(3)), hanging("It begins"), served("One.")) as server:
         cast(server.url)
         with begun(shell) as chat:
             chat.say("what do you say to @notes.md?")
@@ -333,11 +335,29 @@ def test_files_are_attached_by_name_but_not_by_what_was_pasted(shell: Shell, cas
             chat.paste("see\n@notes.md\n")
             chat.say("")
             chat.until("turn 1, completed")
-            assert chat.scrolled.count("· attached") == 1
+            chat.paste("see\n@notes.md\nx")
+            chat.say("\x7f")
+            chat.until("turn 2, completed")
+            chat.type("\x1b[A")
+            chat.say("")
+            chat.until("turn 3, completed")
+            chat.say("work")
+            chat.until("It begins")
+            chat.paste("see\n@notes.md\n")
+            chat.say("and @oven.md")
+            chat.until("then: 1 more")
+            chat.type("\x03")
+            chat.until("turn 4, cancelled")
+            chat.say(".")
+            chat.until("turn 5, completed")
+            chat.until(lambda text: text.count("· not attached") == 4)
+            assert chat.scrolled.count("· attached") == 2
 
-    first, second = (turn["prompt"] for turn in shell.json("session", "show", "--json")["turns"])
-    assert "flour is dear" in first
-    assert second == "see\n@notes.md\n"
+    turns = shell.json("session", "show", "--json")["turns"]
+    assert "flour is dear" in turns[0]["prompt"]
+    assert [turn["prompt"] for turn in turns[1:4]] == ["see\n@notes.md\n"] * 3
+    assert "it smokes" in turns[5]["prompt"]
+    assert "flour" not in turns[5]["prompt"]
 
 
 def test_what_was_typed_is_kept_for_the_next_time_in_a_private_file(shell: Shell, cast: Agents) -> None:
@@ -435,6 +455,7 @@ def test_without_colours_and_without_a_screen(shell: Shell, cast: Agents, argume
             chat.say("/escalate which oven?")
             text = chat.until("turn 0, completed")
             assert "A stone oven holds **heat** well." in text
+            assert "session bakery begins with the first turn: /help lists commands, Ctrl-D leaves" in text
             chat.until(prompted)
             chat.say("rye")
             chat.until("turn 1, completed")
@@ -446,6 +467,21 @@ def test_without_colours_and_without_a_screen(shell: Shell, cast: Agents, argume
         assert b"\x1b" not in chat.got
     else:
         assert not [code for code in (b"\x1b[1m", b"\x1b[2m", b"\x1b[3", b"\x1b[7m", b"\x1b[0;1m") if code in chat.got]
+
+
+def test_a_chat_without_a_screen_at_a_terminal_says_what_it_goes_on_with_and_shows_an_answer_that_grows(shell: Shell, cast: Agents) -> None:
+    with OpenAIServer(hanging("It begins")) as server:
+        cast(server.url)
+        with Played(shell, "chat", "--name", "bakery", environ={"TERM": "dumb"}) as chat:
+            chat.until(">")
+            chat.say("go")
+            chat.until("It begins")
+            chat.type("\x03")
+            chat.until("turn 0, cancelled")
+        with Played(shell, "--no-input", "chat", "--session", "bakery") as chat:
+            chat.until("session bakery goes on: /help lists commands, Ctrl-D leaves")
+            chat.type("\x04")
+            assert chat.ended() == 0
 
 
 def test_focus_is_asked_for_and_the_desktop_notified_only_where_that_is_set(shell: Shell, cast: Agents) -> None:

@@ -233,7 +233,7 @@ BUSY, CUT, MUTE = Fail(529, "overloaded_error", "Overloaded"), Break("one two ")
     ("attempts", "steps", "sends"),
     [
         *((0, [BUSY], 1), (1, [BUSY], 2), (3, [BUSY], 4)),
-        *((0, [CUT, BUSY], 1), (1, [CUT, BUSY], 2), (2, [CUT, BUSY], 2), (3, [CUT, BUSY, BUSY], 3)),
+        *((0, [CUT, BUSY], 1), (1, [CUT, BUSY], 2), (2, [CUT, BUSY], 3), (3, [CUT, BUSY, BUSY], 4)),
         *((1, [BUSY, CUT, BUSY], 2), (2, [BUSY, CUT, BUSY], 3), (3, [BUSY, CUT, BUSY], 4)),
         *((1, [MUTE, BUSY], 2), (3, [MUTE, BUSY, BUSY], 4), (3, [BUSY, MUTE, BUSY], 4)),
     ],

@@ -117,6 +117,10 @@ def _turns(run: Run, server: OpenAIServer) -> None:
     run("plan", "--escalate", "and now?")
     run("plan", "--agent", "claude", "and now?")
     run("plan", "--agent", "tiny", "and now?", code=1)
+    run("plan", "--escalate", "--compare", "message_budget_chars=9000")
+    run("plan", "--escalate", "--compare", "message_budget_chars=9")
+    run("plan", "--escalate", "--diff", "1")
+    run("tune")
     run("ask", "--no-such-flag", code=2)
 
 
@@ -214,6 +218,8 @@ def _others(run: Run, folder: Path) -> None:
     run("agents check", code=1)
     for command in ("plugins list", "settings list", "paths"):
         run(command)
+    run("plugins check", "openai")
+    run("plugins new", "grey")
     _overrides(run)
     run("doctor", "--server", "http://127.0.0.1:9/v1", code=1)
     for key in ("agent", "model", "session", "day"):
@@ -309,7 +315,7 @@ FREE = re.compile(
     r"|.*\.(value|default|arguments|requested_schema|source|delivered|need_now|extra)([. \[].*)?"
     r"|.*turns\[\]\.receipt([. \[].*)?"
     r"|\$\.receipt\.(routing|rules|limits|facts|flags|conversation_lost)([. \[].*)?"
-    r"|\$\.receipt\.report\.(brief|need\.(label|turn_index|source)|history\.dropped\.\w+)( \(missing\))?"
+    r"|\$\.receipt\.report\.(brief|need\.(label|turn_index|source|chars|during|updated_at)|percepts\.over|history\.dropped\.\w+)( \(missing\))?"
     r"|.*\.error\.(which|limit|needed|parts|candidates|problems)([. \[].*)?"
 )
 """Places where any value may stand, and keys of errors and receipts that only some have."""

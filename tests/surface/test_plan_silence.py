@@ -117,12 +117,15 @@ def test_plan_opens_starts_and_writes_nothing(shell: Shell, tmp_path: Path, nowh
         config.write_text(f'primary = "local"\nescalation = "strong"\n{agents}{server}')
         for more in ([], ["--session-file", str(document)]):
             commands += [["--config", str(config), "plan", "--json", *flags, *more, "and now?"] for flags in ([], ["--escalate"], ["--escalate", "--fresh"])]
+    compared = [["--config", str(config), "plan", "--json", *more, *flags] for flags in (["--compare", "message_budget_chars=9000"], ["--diff", "0"])]
+    compared += [["--config", str(config), "tune", "--json", str(document)], ["--config", str(config), "tune", "--json"]]
     before = _files(tmp_path)
 
-    results = watched(shell, *commands, path=nowhere)
+    results = watched(shell, *commands, *compared, path=nowhere)
 
-    assert [result["seen"] for result in results] == [[]] * len(commands)
-    assert [result["code"] for result in results] == [0] * len(commands), results
+    assert [result["seen"] for result in results] == [[]] * len(results)
+    assert [result["code"] for result in results] == [0] * len(results), results
+    results = results[: len(commands)]
     assert {json.loads(str(result["out"]))["provider"] for result in results} == set(KINDS)
     offered = {name for result in results for name in json.loads(str(result["out"]))["tools"] if name.startswith("mcp__")}
     assert offered == ({"mcp__t__look"} if stands else set())

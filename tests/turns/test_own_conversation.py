@@ -329,6 +329,19 @@ def test_the_model_of_a_conversation_is_the_one_it_began_with(scene: Scene) -> N
     assert scene.session.external_sessions[0].model == "m-1"
 
 
+def test_the_model_of_a_conversation_goes_by_the_agents_own_name_for_it(scene: Scene) -> None:
+    """What the message names is another variant where it is asked for: `m-1[1m]` has a larger window than `m-1`."""
+    script = [ExternalSessionStarted("e-1", "m-1[1m]"), MessageDone((Text("a"),)), Finished("stop", model_served="m-1")]
+    agent = strong(script, says("b"), capabilities=OWN)
+    scene.cast(local=local(), strong=agent)
+
+    scene.ask(escalate=True)
+    scene.ask(escalate=True)
+
+    assert agent.requests[1].conversation is not None
+    assert (agent.requests[1].conversation.model, scene.turns[0].model_served) == ("m-1[1m]", "m-1")
+
+
 def test_primary_and_escalation_agent_keep_a_conversation_each(scene: Scene) -> None:
     scene.cast(local=local(says("one"), says("two"), capabilities=OWN), strong=strong(says("a"), says("b"), capabilities=OWN))
     for _ in range(2):

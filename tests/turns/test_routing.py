@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.errors import AuthFailed
+from orchestrator.history.budget import measure_request
 from orchestrator.messages import Text, Usage
 from orchestrator.planning.case import Additions
 from orchestrator.planning.plan import through_rules
@@ -145,6 +146,7 @@ def test_what_the_primary_takes_to_be_beyond_it_goes_on_at_once(scene: Scene, sa
     assert rules(answered.routing) == ["classifier"]
     assert "a deep design" in answered.routing[0].detail
     assert (handed.usage.input_tokens, answered.usage.input_tokens) == (40, 9)  # type: ignore[union-attr]
+    assert (handed.usage.sent_chars, handed.usage.aside_tokens) == (None, 40)  # type: ignore[union-attr]
     assert report.turn.role is Role.ESCALATION
     assert "a deep design" in system(strong.requests[0])
     assert scene.seen("text") == ["Done."]
@@ -163,7 +165,10 @@ def test_what_it_keeps_it_answers_in_the_same_turn_and_both_calls_count(scene: S
     assert report.turn.steps == (Text("hi"),)
     assert rules(report.turn.reasons) == rules(report.turn.routing) == ["classifier"]
     assert scene.turns[0].reasons == report.turn.reasons
-    assert (report.turn.usage.input_tokens, report.turn.usage.output_tokens) == (50, 5)  # type: ignore[union-attr]
+    usage = report.turn.usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens) == (50, 5)
+    assert (usage.sent_chars, usage.aside_tokens) == (measure_request(local.requests[1]), 40)
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 _NAMED = re.compile(r'(?<![^\s(])@(?:"([^"\n]+)"|(\S+))')
 _CLOSING = ".,;:!?)]}'\""
 
 
-def named_files(text: str, *, cwd: Path, environ: Mapping[str, str], foreign: Sequence[str] = ()) -> list[Path]:
-    """The files that are there, in order and each once; any other word with an `@` is only a word.
-
-    What stands in `foreign`, texts that were pasted, names no file: who wrote it must not choose what is read.
-    """
-    for pasted in sorted(foreign, key=len, reverse=True):
-        text = text.replace(pasted, "\n")
+def named_files(text: str, *, cwd: Path, environ: Mapping[str, str]) -> list[Path]:
+    """The files that are there, in order and each once; any other word with an `@` is only a word."""
     found = (_file(quoted or word, cwd, environ) for quoted, word in _NAMED.findall(text))
     return list(dict.fromkeys(path for path in found if path is not None))
 

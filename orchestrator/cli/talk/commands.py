@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,11 +65,18 @@ COMMANDS = (
     Command("quit", "", "leave; Ctrl-D does too"),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
+_LONG_FOR = {"exit": "quit"}
+
+_LOOKED_AT = 20_000
+"""Characters of a prompt that are looked through for files that were not attached: a pasted book may have an `@` in every line."""
 
 
 def is_command(line: str) -> bool:
-    """Whether it is one, and no prompt."""
-    return line.startswith("/") and not line.startswith("//")
+    """Whether it is one, and no prompt: a prompt may begin with a path, which no command looks like or which is there."""
+    if not line.startswith("/") or line.startswith("//"):
+        return False
+    word = line.split(maxsplit=1)[0]
+    return word == "/" or word[1:] in BY_NAME or not ("/" in word[1:] or os.path.exists(word))
 
 
 Attach = Callable[[str], tuple[str, Attached]]
@@ -86,31 +94,38 @@ class Commands:
         """`edit` is there where there is a terminal for an editor, `panel` where there is a screen to show the facts on."""
         self._front, self._talk, self._edit, self._panel = front, talk, edit, panel
 
-    def understand(self, line: str, *, cancel: Cancel, typed: bool = False, pasted: Sequence[str] = ()) -> Wish | None:
-        """The turn that is wanted, if one is. Only what was `typed`, and not `pasted`, names files to attach.
+    def understand(self, line: str, *, cancel: Cancel, own: str | None = None) -> Wish | None:
+        """The turn that is wanted, if one is. Files to attach are named by what of the line is the user's `own`; `None`: an `@` is only a word.
 
         Raises `Leave`, and `EscaleraError` for what cannot be done.
         """
         text = well_formed(line)
         if text != line:
             self._front.output.notice("the prompt held characters that are no valid text; they were replaced by U+FFFD")
+        attach = _unchanged if own is None else self._attach(well_formed(own))
         if is_command(text):
-            return self._command(text, cancel, self._attach(pasted) if typed else _unchanged)
-        text = text[1:] if text.startswith("//") else text
-        return _wish(self._attach(pasted)(text) if typed else _unchanged(text))
+            return self._command(text, cancel, attach)
+        return _wish(attach(text[1:] if text.startswith("//") else text))
 
-    def _attach(self, pasted: Sequence[str]) -> Attach:
+    def _attach(self, own: str) -> Attach:
+        """Who wrote a text that was pasted must not choose what is read: only `own` names files."""
+
         def attach(text: str) -> tuple[str, Attached]:
-            files = named_files(text, cwd=Path(self._front.workspace), environ=self._front.environ, foreign=pasted)
+            files, named = (named_files(words, cwd=Path(self._front.workspace), environ=self._front.environ) for words in (own, text[:_LOOKED_AT]))
             for path in files:
                 self._front.output.notice(f"· attached {one_line(str(path), 300)}")
+            others = [path for path in named if path not in files]
+            if others:
+                self._front.output.notice(_not_attached(others, plain=self._front.output.plain))
             return with_files(text, files)
 
         return attach
 
     def _command(self, text: str, cancel: Cancel, attach: Attach) -> Wish | None:
         name, _, rest = text[1:].partition(" ") if " " in text.partition("\n")[0] else text[1:].partition("\n")
-        name, rest = name.strip(), rest.strip()
+        name, rest = _LONG_FOR.get(name.strip(), name.strip()), rest.strip()
+        if rest and name in BY_NAME and not BY_NAME[name].arguments:
+            raise UsageError(f"/{name} takes nothing more, so not {one_line(rest, 60)!r}", hint="/help lists what each command takes")
         match name:
             case "escalate" if rest.partition("\n")[0].split(" ", 1)[0] == "-e":
                 return self._with_brief(rest[2:].strip(), cancel, attach)
@@ -120,16 +135,18 @@ class Commands:
                 return self._role(Role.PRIMARY, rest, cancel, attach)
             case "retry":
                 return self._retry(rest, cancel)
+            case "plan":
+                self._plan(attach(rest))
+                return None
             case "questions" if rest:
                 return self._send_answers(rest)
-            case "quit" | "exit":
+            case "quit":
                 raise Leave
         done: dict[str, Callable[[str, Cancel], None]] = {
             "agent": self._agent,
             "fresh": self._fresh,
             "need": self._need,
             "memory": self._memory,
-            "plan": self._plan,
             "why": self._why,
             "usage": self._usage,
             "questions": self._questions,
@@ -206,8 +223,8 @@ class Commands:
         else:
             self._panel(remembered, cancel)
 
-    def _plan(self, rest: str, _cancel: Cancel) -> None:
-        show_plan(self._front.output, self._talk.plan(rest))
+    def _plan(self, attached: tuple[str, Attached]) -> None:
+        show_plan(self._front.output, self._talk.plan(attached[0]))
 
     def _why(self, _rest: str, _cancel: Cancel) -> None:
         turns = self._talk.last_turns()
@@ -302,6 +319,12 @@ class Commands:
 
 def _unchanged(text: str) -> tuple[str, Attached]:
     return text, ()
+
+
+def _not_attached(files: Sequence[Path], *, plain: bool) -> str:
+    names = ", ".join(one_line(str(path), 100) for path in files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+    why = "without a screen a name that is typed cannot be told from one that is pasted" if plain else "what is pasted or recalled names no file"
+    return f"· not attached: {names}; {why}: {'' if plain else 'type it behind an @, or '}use `escalera ask --file`"
 
 
 def _wish(attached: tuple[str, Attached], choice: Choice | None = None) -> Wish:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from orchestrator.cli.front import Front
 from orchestrator.cli.plan import EXAMPLE, unborn
@@ -103,12 +103,13 @@ class Conversation:
         before, index = self.header(), self._log().next_index
 
         def watched(shown: Shown) -> None:
-            if shown.type == "turn_started":  # from here on the session is ours
+            if shown.type == "turn_started":  # from here on the session is ours, and so is this turn
                 self.tell_news()
+                self._seen = cast("int", shown.data["turn"]) + 1
             watch(shown)
 
         report = take_turn(place, self.session.id, wish, cancel=cancel, ask=ask, watch=watched, loaded=self._loaded)
-        self._loaded, self._seen = False, report.turn.index + 1
+        self._loaded = False
         self.fresh = self.fresh and report.turn.role is not Role.ESCALATION
         self.last, self.session = report, report.session
         begun_at = report.turn.index if report.escalated_from is None else report.escalated_from

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from orchestrator.cli.spinner import TICK
 from orchestrator.cli.talk.commands import Commands, Leave, is_command
 from orchestrator.cli.talk.completion import Words
 from orchestrator.cli.talk.conversation import Conversation
-from orchestrator.cli.talk.lines import CANCELLED, told
+from orchestrator.cli.talk.lines import CANCELLED, told, welcome
 from orchestrator.cli.talk.panel import Panel, PanelScreen
 from orchestrator.cli.talk.past import Past
 from orchestrator.cli.talk.remembered import VERBS, Remembered
@@ -55,7 +55,8 @@ class _Line:
     """What was typed and is not begun with yet."""
 
     text: str
-    pasted: Sequence[str]
+    own: str
+    """What of it the user typed, as `Draft.own` has it."""
     overtaken: bool = False
     """Text of an answer came after it was typed: what that asks at its end, this is no reply to."""
 
@@ -166,8 +167,7 @@ class Interactive:
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._loop.add_signal_handler(number, self._told_to_go, number)
-        begin = "goes on" if self._talk.is_stored else "begins with the first turn"
-        self._put("notice", f"session {self._standing.session} {begin}: /help lists commands, Ctrl-D leaves")
+        self._put("notice", welcome(self._talk))
         self._screen.task(self._pump())
         self._screen.task(self._tick())
         self._screen.task(self._look())
@@ -175,9 +175,9 @@ class Interactive:
 
     # -- what is typed -----------------------------------------------------------------------------
 
-    def _submit(self, text: str, pasted: Sequence[str]) -> None:
+    def _submit(self, text: str, own: str) -> None:
         self._last_interrupt = None
-        self._waiting.append(_Line(text, pasted))
+        self._waiting.append(_Line(text, own))
         self._next()
 
     def _next(self) -> None:
@@ -235,7 +235,7 @@ class Interactive:
     def _give_back(self) -> None:
         """Lines that were not begun with become the draft again."""
         if self._waiting:
-            self._screen.draft("\n".join(line.text for line in self._waiting))
+            self._screen.buffer.bring_back("\n".join(line.text for line in self._waiting), "\n".join(line.own for line in self._waiting))
             self._waiting.clear()
 
     def _queue_text(self) -> str:
@@ -248,7 +248,7 @@ class Interactive:
     def _work(self, job: _Job) -> None:
         try:
             with self._talk.lock:
-                wish = self._commands.understand(job.line.text, cancel=job.cancel, typed=True, pasted=job.line.pasted)
+                wish = self._commands.understand(job.line.text, cancel=job.cancel, own=job.line.own)
                 job.report = None if wish is None else self._turn(wish, job.cancel)
                 self._standing = self._talk.standing()
         except Leave:

@@ -20,6 +20,7 @@ from orchestrator.documents.turn import turn_document
 from orchestrator.errors import EscaleraError
 from orchestrator.planning.case import Wish
 from orchestrator.providers import Cancel
+from orchestrator.quoting import one_line
 
 CANCELLED = 130
 
@@ -37,6 +38,8 @@ class Lines:
 
     def run(self) -> int:
         """Until the input ends, `/quit`, or a signal that means the program and not only a turn."""
+        if sys.stdin.isatty():
+            self._front.output.notice(welcome(self._talk))
         gone = Cancel()
         with cancelled_by_signals(gone, self._front.clock.monotonic):
             while not gone.is_set():
@@ -74,7 +77,7 @@ class Lines:
         cancel = Cancel()
         try:
             with cancelled_by_signals(cancel, self._front.clock.monotonic), self._talk.lock:
-                wish = self._commands.understand(line, cancel=cancel, typed=self._typed)
+                wish = self._commands.understand(line, cancel=cancel, own="" if self._typed else None)
                 code = 0 if wish is None else self._turn(wish, cancel)
         except EscaleraError as error:
             self._front.failed(error)
@@ -102,6 +105,12 @@ class Lines:
 
 class _Ended(Exception):
     """A signal ended more than the turn."""
+
+
+def welcome(talk: Conversation) -> str:
+    """Which session a chat goes on with, and how to leave."""
+    begin = "goes on" if talk.is_stored else "begins with the first turn"
+    return f"session {one_line(talk.standing().session, 60)} {begin}: /help lists commands, Ctrl-D leaves"
 
 
 def told(error: EscaleraError) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 from prompt_toolkit.application import Application
-from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, ThreadedCompleter
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
@@ -26,6 +25,7 @@ from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
 from orchestrator.cli.output import discard
+from orchestrator.cli.talk.draft import Draft
 from orchestrator.terminal import clean
 
 INPUT_LINES = 10
@@ -40,8 +40,8 @@ _STYLES = {"status": "reverse", "activity": "ansicyan", "prompt": "bold"}
 class Actions:
     """What is to be done when the user types something that is not text."""
 
-    submit: Callable[[str, Sequence[str]], None]
-    """With what was pasted into the draft, as far as that had several lines."""
+    submit: Callable[[str, str], None]
+    """With what of it the user typed, as `Draft.own` has it."""
     interrupt: Callable[[], None]
     end: Callable[[], None]
     unfold: Callable[[], None]
@@ -57,9 +57,8 @@ class Screen:
         self.status: Callable[[int], str] = lambda _width: ""
         self.has_focus = True
         self._keys, self._focus = keys, focus
-        self._pasted: list[str] = []
         self._output = _Output(stdout, gone)
-        self.buffer = Buffer(completer=ThreadedCompleter(completer), complete_while_typing=True, history=history, multiline=True)
+        self.buffer = Draft(completer=ThreadedCompleter(completer), history=history)
         self.app: Application[int] = Application(
             layout=self._layout(),
             key_bindings=self._bindings(),
@@ -110,12 +109,6 @@ class Screen:
         """Ring, and say why to the desktop (OSC 9)."""
         self._output.write_raw(f"\x07\x1b]9;{clean(text, keep_newlines=False)[:100]}\x1b\\")
         self._output.flush()
-
-    def draft(self, text: str) -> None:
-        """Give something back to be typed on, in front of what is there."""
-        there = self.buffer.text
-        self.buffer.text = text if not there.strip() else f"{text}\n{there}"
-        self.buffer.cursor_position = len(self.buffer.text)
 
     # -- layout ------------------------------------------------------------------------------------
 
@@ -168,19 +161,19 @@ class Screen:
         if chosen is not None and chosen.current_completion is not None:
             self.buffer.complete_state = None
             return
-        text, pasted = self.buffer.text, [text for text in self._pasted if text in self.buffer.text]
+        text, own = self.buffer.text, self.buffer.own
         if not text.strip():
             return
-        self._pasted.clear()
         self.buffer.append_to_history()
         self.buffer.reset()
-        self._keys.submit(text, pasted)
+        self._keys.submit(text, own)
 
     def _paste(self, event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        if "\n" in text.strip("\n"):
-            self._pasted.append(text)
-        event.current_buffer.insert_text(text)
+        if event.current_buffer is self.buffer:
+            self.buffer.paste(text)
+        else:
+            event.current_buffer.insert_text(text)
 
     def _focused(self, has_focus: bool) -> None:
         self.has_focus = has_focus

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Callable
 from typing import Protocol
 
 from orchestrator.cli.spinner import elapsed, frame
 from orchestrator.cli.talk.answer import Answer
+from orchestrator.cli.watch import tool_line
 from orchestrator.dispatch.desk import Shown
 from orchestrator.quoting import one_line
 from orchestrator.terminal import clean
 
 _TAIL = 8000
 """Characters of the growing block that can be seen at all."""
-_TOOL_LINE = 200
 
 
 class Ink(Protocol):
@@ -122,8 +121,7 @@ class View:
             case "tool_call":
                 self._flush()
                 self._doing = f"{self._agent} is running {one_line(str(shown.data['name']), 40)}"
-                arguments = json.dumps(shown.data["arguments"], ensure_ascii=False)
-                self.aside(one_line(f"· {shown.data['name']} {arguments}", _TOOL_LINE))
+                self.aside(tool_line(shown))
             case "tool_result":
                 self._doing = f"{self._agent} is thinking"
                 self.aside(_result(shown))

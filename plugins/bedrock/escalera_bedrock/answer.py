@@ -34,7 +34,8 @@ class Answer:
 
     def __init__(self, *, where: str, model: str, new_id: Callable[[], str]) -> None:
         self._where = where
-        self._model = model
+        self._asked = model
+        self._served: str | None = None
         self._new_id = new_id
         self._blocks: dict[int, _Block] = {}
         self._reason: str | None = None
@@ -66,7 +67,7 @@ class Answer:
         elif told := _mapping(event.get("metadata")):
             self._usage = read_usage(told.get("usage")) or self._usage
             router = _mapping(_mapping(told.get("trace")).get("promptRouter"))
-            self._model = str(router.get("invokedModelId") or self._model)
+            self._served = str(router.get("invokedModelId") or "") or self._served  # nothing else tells it
 
     def end(self, *, cut: Exception | None = None) -> Iterator[Event]:
         """The end of the stream; `cut` is what broke it, if something did.
@@ -87,7 +88,7 @@ class Answer:
             raise Incomplete(f"{self._where} said that tools are called, and sent no call.", partial=self.text)
         if parts:
             yield MessageDone(parts)
-        yield Finished("tool_calls" if calls else "stop", self._model)
+        yield Finished("tool_calls" if calls else "stop", self._served)
 
     def report(self) -> Iterator[Event]:
         """What was counted, once: also where the answer failed."""
@@ -104,7 +105,7 @@ class Answer:
         taken: set[str] = set()
         try:
             for _, block in sorted(self._blocks.items()):
-                parts += block.parts(self._model, taken, self._new_id)
+                parts += block.parts(self._served or self._asked, taken, self._new_id)
         except ProviderError as error:
             error.partial = self.text
             raise

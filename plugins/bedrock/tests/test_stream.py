@@ -38,7 +38,7 @@ def test_an_answer_with_reasoning_text_calls_and_usage() -> None:
     assert (turn.reasoning, turn.text) == ("hm", "two words")
     assert turn.parts == (Reasoning("hm", MODEL, "c2ln"), Text("two words"), ToolCall("t1", "look", {"at": 1}))
     assert turn.usage == Usage(input_tokens=12, output_tokens=7, cache_read_tokens=100, cache_write_tokens=0)
-    assert (turn.finished.reason, turn.finished.model_served) == ("tool_calls", MODEL)
+    assert (turn.finished.reason, turn.finished.model_served) == ("tool_calls", None)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 100_000])
@@ -258,7 +258,7 @@ def test_redacted_reasoning_is_kept_json_safe_and_goes_back_byte_by_byte_to_its_
         provider = bedrock(server.url)
         parts = run(provider, replace(REQUEST, tools=(TOOL,))).parts
         json.dumps(parts[0].extra)
-        stored = StoredTurn(index=0, role=Role.ESCALATION, agent="strong", prompt="hello", outcome=Outcome.COMPLETED, model_served=MODEL)
+        stored = StoredTurn(index=0, role=Role.ESCALATION, agent="strong", prompt="hello", outcome=Outcome.COMPLETED, model_requested=MODEL)
         stored = replace(stored, steps=(*parts, ToolResult("t1", "found")))
         messages = (*render_unit(Unit((stored,)), Viewer("strong", MODEL)), Message("user", (Text("on"),)))
         run(provider, replace(REQUEST, messages=messages, tools=(TOOL,)))

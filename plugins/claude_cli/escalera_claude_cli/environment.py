@@ -111,10 +111,13 @@ def without_secrets(text: str, environ: Mapping[str, str], options: ClaudeOption
 
 
 def own_repeats(retries_left: int | None) -> Repeats:
-    """What the CLI is started with; a turn sees to it that it is not sent more often than `retries_left` and one (`may_go_on`)."""
-    if retries_left is None or retries_left >= 3:
+    """What the CLI is started with; a turn sees to it that it is not sent more often than `retries_left` and one (`may_go_on`).
+
+    One repeat at least, also where none is left: the CLI says how long it was told to wait only where it would send again.
+    """
+    if retries_left is None:
         return Repeats(1, True)
-    return Repeats(0, retries_left > 0)
+    return Repeats(max(1, retries_left), retries_left > 0)
 
 
 def may_go_on(retries_left: int, repeats: int, *, second_way: bool) -> bool:

@@ -39,7 +39,7 @@ class RepeatLog:
         self.count = 0
         """How many notes this turn has had."""
         self.second_way = False
-        """Whether the second way was taken last."""
+        """Whether the second way was taken last; whoever sees the next request begin says that it was not for that one."""
 
     def begin(self) -> None:
         """A turn begins: what stands there belongs to earlier ones."""

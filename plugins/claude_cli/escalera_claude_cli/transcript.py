@@ -75,7 +75,7 @@ class Transcript:
         self._before = before
         self.session_id: str | None = None
         self.model: str | None = None
-        """The model that the turn began with."""
+        """The model that the turn began with, as `--model` takes it: its variant may stand in brackets, as in `opus[1m]`."""
         self.served: str | None = None
         """The model that the last message came from: another one where the CLI fell back."""
         self.result: Line | None = None
@@ -93,6 +93,10 @@ class Transcript:
         """How often an answer was begun behind one that had broken off: the CLI's log tells of these, and of what never began."""
         self.retry_delay = 0.0
         """Seconds of silence that the last line announced."""
+        self.refusals = 0
+        """How often the CLI said that it sends the last request again."""
+        self.named_wait: float | None = None
+        """Seconds that the server named for that, as far as it shows."""
         self.emitted = False
         """Whether anything of an answer came, also of one that was asked for again."""
         self.streamed = False
@@ -186,6 +190,8 @@ class Transcript:
         elif line.get("subtype") == "api_retry":
             self.retry_delay = announced_wait(line)
             self._told_retries += 1
+            self.refusals += 1
+            self.named_wait = self.retry_delay if is_named(self.retry_delay) else self.named_wait
             yield from self._withdraw()
             attempt, most = line.get("attempt"), line.get("max_retries")
             yield Notice(f"Claude Code asks again in {self.retry_delay:.1f} s ({told_cause(line)}; attempt {attempt} of {most})")
@@ -194,11 +200,12 @@ class Transcript:
         found = _string(line.get("session_id"))
         if found != self.session_id and SESSION_ID.fullmatch(found):
             self.session_id = found
-            yield ExternalSessionStarted(found)
+            yield ExternalSessionStarted(found, self.model)
 
     def _take_stream_event(self, event: Mapping[str, Any]) -> Iterator[Event]:
         match event.get("type"):
             case "message_start":
+                self.refusals, self.named_wait = 0, None
                 self._count_unreasoned()
                 yield from self._withdraw()
                 self._stream = Stream(_message_id(_mapping(event.get("message"))), begun=True)
@@ -247,6 +254,7 @@ class Transcript:
             self.own_error = _string(line.get("error")) or self.own_error
             self.own_text = _text(_parts(message, model))
             return
+        self.refusals, self.named_wait = 0, None
         identity = _message_id(message)
         if self._stream and self._stream.id and identity and self._stream.id != identity:
             yield from self._withdraw()
@@ -326,6 +334,11 @@ class Transcript:
 def announced_wait(line: Line) -> float:
     """Seconds that an `api_retry` line names."""
     return (_number(line.get("retry_delay_ms")) or 0.0) / 1000
+
+
+def is_named(wait: float) -> bool:
+    """Whether a server named this wait: that is of whole seconds, and the CLI's own is not."""
+    return wait.is_integer()
 
 
 def told_cause(line: Line) -> str:

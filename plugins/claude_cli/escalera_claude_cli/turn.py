@@ -11,7 +11,7 @@ from escalera_claude_cli import processes
 from escalera_claude_cli.child import PIPE_GRACE, Child, EndOfOutput, Nothing, Output, Silence
 from escalera_claude_cli.command import conversation_of, json_line, user_line
 from escalera_claude_cli.environment import MAX_RETRIES, marks, may_go_on, own_repeats, renews_login
-from escalera_claude_cli.lines import Line
+from escalera_claude_cli.lines import Line, Noise, Skipped
 from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.permissions import answer_request
 from escalera_claude_cli.timers import Timers
@@ -20,7 +20,7 @@ from escalera_claude_cli.transcript import Transcript
 from escalera_claude_cli.verdict import Ending, is_announced_repeat, judge, refused_wait, spent
 from escalera_claude_cli.waiting import Waiting, terms_of
 from orchestrator.errors import Cancelled, ProviderError, SessionInUse, TimedOut
-from orchestrator.providers import Ask, Cancel, Event, Notice, Request, UsageReport
+from orchestrator.providers import Ask, Cancel, Event, Notice, Request, ToolResultSeen, UsageReport
 
 POLL = 0.1
 """Seconds between two looks at the limits while nothing comes."""
@@ -112,8 +112,11 @@ class _Turn:
         self._cancel = cancel
         self._ask = ask
         self._renews_login = renews_login(environ)
-        self._retries_left = None if MAX_RETRIES in environ else request.retries_left  # whoever bounds them himself has them
+        self._bounded_by_user = MAX_RETRIES in environ
+        self._retries_left = None if self._bounded_by_user else request.retries_left
         self._transcript = Transcript(child.result)
+        self._repeats_before = 0
+        """How often the requests were sent again whose answers are there."""
         self._stopped: int | None = None
         """How often it was sent again, where it was ended in the midst of that."""
         self.succeeded = False
@@ -161,10 +164,17 @@ class _Turn:
                 continue
             if isinstance(item, dict):
                 self._raise_if_refused(item)
-            yield from self._transcript.take(item)
+            yield from self._take(item)
             self._timers.line_came(announced=self._transcript.retry_delay)
             if isinstance(item, dict) and item.get("type") == "control_request":
                 yield from self._answer(item)
+
+    def _take(self, item: Line | Noise | Skipped) -> Iterator[Event]:
+        for event in self._transcript.take(item):
+            if isinstance(event, ToolResultSeen):  # another request comes with it
+                self._repeats_before = self._repeats()
+                self._child.repeats.second_way = False
+            yield event
 
     def _next(self) -> Output | Silence:
         with contextlib.suppress(queue.Empty):
@@ -192,19 +202,22 @@ class _Turn:
             raise error
 
     def _raise_if_spent(self, item: Output | Silence) -> None:
-        """A repeat that the turn may not have is not waited for, as long as nothing of an answer came: the core goes on, or gives up."""
+        """A repeat that the turn may not have is not waited for: the core goes on, or gives up.
+
+        Once something of an answer came each request of the CLI has its own, and only what it announces is held up: what it does at once would cost the work.
+        """
         left, log = self._retries_left, self._child.repeats
-        if left is None or self._transcript.emitted:
+        if left is None:
             return
         notes, announced = log.new(), isinstance(item, dict) and is_announced_repeat(item)
-        if not (announced or (notes and not notes[-1].second_way)):
+        if not (announced or (notes and not notes[-1].second_way and not self._transcript.emitted)):
             return
         repeats = self._repeats() + announced
-        if may_go_on(left, repeats, second_way=log.second_way):
+        if may_go_on(left, repeats - self._repeats_before, second_way=log.second_way):
             return
         self._stopped = repeats - 1 if announced or notes[-1].waits else repeats
         if isinstance(item, dict) and announced:
-            raise spent(item, self._request.agent)
+            raise spent(item, self._transcript, self._request.agent)
         raise notes[-1].error("the API told of an overload, or the connection was lost, before an answer began", agent=self._request.agent)
 
     def _repeats(self) -> int:
@@ -238,4 +251,5 @@ class _Turn:
             self._child.close_input()
         exit_code = self._child.wait(self._timing.after_result if failed else 0)
         resumed = conversation_of(self._request).action == "resume"
-        return Ending(exit_code, self._child.stderr(), resumed, self._request.agent, self._timing.wall())
+        repeats = 0 if self._bounded_by_user else own_repeats(self._request.retries_left).refused
+        return Ending(exit_code, self._child.stderr(), resumed, self._request.agent, self._timing.wall(), repeats)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from escalera_claude_cli.limits import USAGE_LIMIT, seconds_until_reset
 from escalera_claude_cli.lines import Line
-from escalera_claude_cli.transcript import CUT, Transcript, announced_wait, told_cause
+from escalera_claude_cli.transcript import CUT, Transcript, announced_wait, is_named, told_cause
 from orchestrator.errors import (
     AuthFailed,
     Blocked,
@@ -23,6 +23,7 @@ from orchestrator.errors import (
     ProviderError,
     RateLimited,
     SessionLost,
+    TimedOut,
     Transient,
     Unavailable,
 )
@@ -34,7 +35,9 @@ LOGIN_HINT = "run `claude` and log in with /login, or set ANTHROPIC_API_KEY or C
 CUT_SHORT = r"response above may be incomplete|(?:connection closed|response stalled) (?:mid-|while )"
 """Words for a stream that was cut behind a whole block; the `error` beside them says that the server failed."""
 
-Kind = Literal["auth", "funds", "budget", "rate", "overloaded", "unavailable", "overflow", "invalid", "model", "lost", "denied", "incomplete", "blocked"]
+Kind = Literal[
+    "auth", "funds", "budget", "rate", "late", "overloaded", "unavailable", "overflow", "invalid", "model", "lost", "denied", "incomplete", "blocked"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +89,11 @@ TABLE = (
     ),
     Row("overloaded", Overloaded, status=(529,), own=("overloaded",), text=r"overloaded|at capacity"),
     Row("rate", RateLimited, status=(429,), own=("rate_limit",), text=r"rate.?limit|too many requests|throttl"),
+    Row("late", TimedOut, "ask for less at once, or use another agent", status=(408,)),
     Row("blocked", Blocked, text=r"usage policy|content filter|unable to respond to this request"),
     Row(
         *("unavailable", Unavailable),
-        status=(408, *range(500, 529), *range(530, 1000)),
+        status=(*range(500, 529), *range(530, 1000)),
         own=("server_error",),
         text=r"internal server error|connection error|connection refused|econnre|enotfound|etimedout|fetch failed|service unavailable|bad gateway",
     ),
@@ -109,6 +113,8 @@ TABLE = (
     ),
 )
 """From what Claude Code tells to our errors. What a plain 400 hides goes first, then status, own word, reason and subtype, text; else it is unavailable."""
+
+GAVE_UP_HINT = "try again later: Claude Code gave up at once, as it does when it is told to wait for more than a minute, and it does not say how long"
 
 HIDDEN_IN_400: tuple[Kind, ...] = ("funds", "overflow", "lost", "model")
 """What the API answers with a plain 400, so that only the text tells it."""
@@ -133,6 +139,8 @@ class Ending:
     agent: str
     now: float
     """Seconds since 1970, against which the time of a reset is counted."""
+    repeats: int = 0
+    """How often the CLI may have sent a refused request again, as far as we bound it."""
 
 
 def judge(transcript: Transcript, ending: Ending) -> Finished:
@@ -159,17 +167,17 @@ def judge(transcript: Transcript, ending: Ending) -> Finished:
 
 
 def refused_wait(line: Line, transcript: Transcript, *, longest: float | None, agent: str, renews_login: bool) -> ProviderError | None:
-    """The error that an announced repeat is at once: a named wait above `longest` seconds, or a login that the repeat cannot renew (page 7, Retries).
+    """The error that an announced repeat is at once: a time-out, a login that it cannot renew, or a named wait above `longest` seconds (page 7, Retries).
 
-    What a server names comes in whole seconds; the CLI's own wait, which nobody asked for, in odd ones.
+    What a server names comes in whole seconds; the CLI's own wait, which nobody asked for, in odd ones; of two it takes the longer.
     """
     if not is_announced_repeat(line):
         return None
     row, cause = _announced_row(line), told_cause(line)
-    if row.kind == "model" or (row.kind == "auth" and not renews_login):
-        return row.error(f"the request was refused: {cause}", hint=row.hint, agent=agent, partial=transcript.partial)
+    if row.kind in ("model", "late") or (row.kind == "auth" and not renews_login):
+        return _of_row(row, f"the request was refused: {cause}", agent, transcript.partial)
     wait = announced_wait(line)
-    if longest is None or wait <= longest or not wait.is_integer():
+    if longest is None or wait <= longest or not is_named(wait):
         return None
     error = row.error if issubclass(row.error, Transient) else Unavailable
     return error(f"the request was refused ({cause}), to be asked again in {wait:.0f} s", retry_after=wait, agent=agent, partial=transcript.partial)
@@ -180,11 +188,12 @@ def is_announced_repeat(line: Line) -> bool:
     return line.get("type") == "system" and line.get("subtype") == "api_retry"
 
 
-def spent(line: Line, agent: str) -> Transient:
+def spent(line: Line, transcript: Transcript, agent: str) -> Transient:
     """The error that an announced repeat is where the turn may have no more of them."""
     row, wait = _announced_row(line), announced_wait(line)
     error = row.error if issubclass(row.error, Transient) else Unavailable
-    return error(f"the request was refused ({told_cause(line)})", retry_after=wait if wait.is_integer() else None, agent=agent)
+    retry_after = wait if is_named(wait) else transcript.named_wait
+    return error(f"the request was refused ({told_cause(line)})", retry_after=retry_after, agent=agent, partial=transcript.partial)
 
 
 def _announced_row(line: Line) -> Row:
@@ -201,7 +210,16 @@ def _is_known(result: Line, transcript: Transcript) -> bool:
 
 def _failed(transcript: Transcript, ending: Ending) -> ProviderError:
     text = _error_text(transcript, ending)
-    return _error(_kind(transcript, text, resumed=ending.resumed), text, transcript, ending)
+    error = _error(_kind(transcript, text, resumed=ending.resumed), text, transcript, ending)
+    if isinstance(error, Transient) and error.retry_after is None and _gave_up(transcript, ending):
+        error.final, error.hint = True, GAVE_UP_HINT
+    return error
+
+
+def _gave_up(transcript: Transcript, ending: Ending) -> bool:
+    """Whether the CLI did not send a refused request again although it might have: it does not wait for longer than a minute, nor against a server's word."""
+    status = (transcript.result or {}).get("api_error_status")
+    return _status(status, "") is not None and transcript.refusals < ending.repeats
 
 
 def _kind(transcript: Transcript, text: str, *, resumed: bool) -> Kind:
@@ -275,6 +293,12 @@ def _error(kind: Kind, text: str, transcript: Transcript, ending: Ending) -> Pro
     if kind == "lost":
         return SessionLost(text, sent=_status((transcript.result or {}).get("api_error_status"), text) is not None, agent=agent, partial=partial)
     row = next(row for row in TABLE if row.kind == kind)
+    return _of_row(row, text, agent, partial)
+
+
+def _of_row(row: Row, text: str, agent: str, partial: str) -> ProviderError:
+    if row.error is TimedOut:  # the server's own limit, of the whole answer
+        return TimedOut(text, which="turn", hint=row.hint, agent=agent, partial=partial)
     return row.error(text, hint=row.hint, agent=agent, partial=partial)
 
 

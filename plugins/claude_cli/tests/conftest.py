@@ -110,8 +110,16 @@ class Outcome:
 
     @property
     def session(self) -> str | None:
-        ids = [event.id for event in self.events if isinstance(event, ExternalSessionStarted)]
-        return ids[-1] if ids else None
+        return self._started.id if self._started else None
+
+    @property
+    def model(self) -> str | None:
+        """What the conversation runs with."""
+        return self._started.model if self._started else None
+
+    @property
+    def _started(self) -> ExternalSessionStarted | None:
+        return next((event for event in reversed(self.events) if isinstance(event, ExternalSessionStarted)), None)
 
 
 def collect(events: Iterable[Event]) -> Outcome:
@@ -128,15 +136,19 @@ def collect(events: Iterable[Event]) -> Outcome:
 class Hurried(SystemClock):
     """A clock whose sleeps take no time."""
 
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
     def sleep(self, seconds: float, wake: threading.Event | None = None) -> None:
-        """Do not."""
+        """Only note it."""
+        self.slept.append(seconds)
 
 
-def dispatched(provider: ClaudeProvider, request: Request, limits: Limits | None = None) -> Answered:
+def dispatched(provider: ClaudeProvider, request: Request, limits: Limits | None = None, clock: Hurried | None = None) -> Answered:
     """What the core makes of a turn that fails, with all its retries."""
     answered = Answered()
     desk = Desk(
-        clock=Hurried(),
+        clock=clock or Hurried(),
         jitter=random.Random(1),
         cancel=Cancel(),
         ask=nobody,

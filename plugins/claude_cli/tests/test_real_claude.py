@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from escalera_claude_cli import processes
 
-from orchestrator.errors import AuthFailed, Cancelled, Incomplete, Overloaded, RateLimited, SessionLost
+from orchestrator.errors import AuthFailed, Cancelled, Incomplete, Overloaded, RateLimited, SessionLost, TimedOut
 from orchestrator.providers import Answer, Cancel, ToolResultSeen
 from orchestrator.settings.limits import Limits
 from orchestrator.testing.anthropic_server import AnthropicServer, Break, CallTool, Fail, Foreign, Hang, Say
 
-from .conftest import ID, MARKED, collect, dispatched, nobody
+from .conftest import ID, MARKED, Hurried, collect, dispatched, nobody
 from .real import needs_claude, real_provider, user_text
 
 pytestmark = needs_claude
@@ -196,12 +196,37 @@ def test_a_wait_above_the_longest_is_not_waited_for(stage, serve, tmp_path):
     assert len(server.messages) == 1
 
 
-def test_a_refused_key_is_sent_once(stage, serve, turn):
-    server = serve(*[Fail(401, "authentication_error", "invalid x-api-key")] * 9)
+def test_a_named_wait_is_known_at_every_attempt(stage, serve, tmp_path):
+    server, clock = serve(*[Fail(429, "rate_limit_error", "slow", {"retry-after": "3"})] * 9), Hurried()
+
+    answered = dispatched(real_provider(stage, tmp_path / "home", server.url), stage.request(id=ID), Limits(retry_attempts=2), clock)
+
+    assert len(server.messages) == answered.sends == 3
+    assert answered.notices == ["Claude Code asks again in 3.0 s (429 rate_limit; attempt 1 of 2)"]
+    assert clock.slept == [3.0]
+
+
+@pytest.mark.parametrize("attempts", [0, 3])
+@pytest.mark.parametrize("status", [(429, "rate_limit_error"), (503, "api_error")])
+def test_a_wait_that_the_program_does_not_name_fails_at_once_and_says_so(stage, serve, tmp_path, attempts, status):
+    server = serve(*[Fail(*status, "slow", {"retry-after": "3600"})] * 9)
+
+    answered = dispatched(real_provider(stage, tmp_path / "home", server.url), stage.request(id=ID), Limits(retry_attempts=attempts))
+
+    assert len(server.messages) == answered.sends == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [(Fail(401, "authentication_error", "invalid x-api-key"), AuthFailed), (Fail(408, "timeout_error", "took too long"), TimedOut)],
+    ids=["a refused key", "a time-out of the server"],
+)
+def test_what_a_repeat_cannot_help_or_may_pay_twice_is_sent_once(stage, serve, turn, step, kind):
+    server = serve(*[step] * 9)
 
     outcome = turn(server, stage.request(id=ID))
 
-    assert (type(outcome.error), len(server.messages)) == (AuthFailed, 1)
+    assert (type(outcome.error), len(server.messages)) == (kind, 1)
 
 
 def test_retries_of_the_cli_are_few(stage, serve, turn):

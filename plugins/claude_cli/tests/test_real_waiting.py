@@ -41,11 +41,11 @@ class Chat:
         self.provider.close()
         assert not self.children
 
-    def says(self, prompt: str, *, action: str = "resume", ask=nobody, system_text: str = "Orientation.") -> Outcome:
-        return collect(self.provider.run(self.request(prompt, action=action, system_text=system_text), cancel=Cancel(), ask=ask))
+    def says(self, prompt: str, *, action: str = "resume", ask=nobody, system_text: str = "Orientation.", model: str = MODEL) -> Outcome:
+        return collect(self.provider.run(self.request(prompt, action=action, system_text=system_text, model=model), cancel=Cancel(), ask=ask))
 
-    def request(self, prompt: str, *, action: str = "resume", system_text: str = "Orientation."):
-        served = None if action == "start" else MODEL
+    def request(self, prompt: str, *, action: str = "resume", system_text: str = "Orientation.", model: str = MODEL):
+        served = None if action == "start" else model
         return self.stage.request(prompt, id=self.identity, action=action, system_text=system_text, model=served, context_block=f"[context of {prompt}]")
 
     @property
@@ -88,6 +88,28 @@ def test_three_turns_in_one_process_are_the_same_to_the_model_as_in_three(chat, 
     assert [body["system"] for body in one] == [body["system"] for body in other]
     assert [body["messages"] for body in one] == [body["messages"] for body in other]
     assert one == other
+
+
+@pytest.mark.parametrize(
+    ("named", "long_lived"),
+    [("", True), ("", False), ("claude-opus-4-8[1m]", True)],
+    ids=["its own default in one process", "its own default in a process each", "a variant in one process"],
+)
+def test_a_conversation_goes_on_with_the_variant_of_the_model_that_it_began_with(chat, serve, named, long_lived):
+    """The message names the model without the variant that the program asked for: named so, it would have a smaller window."""
+    server = serve(Say("First."), Say("Second."))
+    with chat(server, environ={"ANTHROPIC_MODEL": named}, long_lived=long_lived) as talk:
+        first = talk.says("one", action="start")
+        before = talk.children
+        second = talk.says("two", model=first.model)
+        assert talk.children == before
+
+    assert second.texts == ["Second."]
+    assert second.model == first.model
+    one, two = server.messages
+    assert one.body["model"] == two.body["model"] == first.finished.model_served == second.finished.model_served
+    assert {name: value for name, value in one.headers.items() if "beta" in name} == {name: value for name, value in two.headers.items() if "beta" in name}
+    assert first.model.startswith(named)
 
 
 def test_cancelled_in_the_middle_the_conversation_goes_on(chat, serve):

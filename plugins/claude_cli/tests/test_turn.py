@@ -233,6 +233,8 @@ DELTA = {"type": "stream_event", "event": {"type": "content_block_delta", "index
 RETRY = {"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 1, "retry_delay_ms": 1}
 NUDGE = {"type": "user", "isSynthetic": True, "message": {"content": [{"type": "text", "text": "[say something]"}]}}
 GIVEN_UP = {"type": "assistant", "message": {"model": "<synthetic>", "content": []}, "error": "server_error"}
+CALLS = {"type": "assistant", "message": {"id": "m2", "model": "m", "content": [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}]}}
+RETURNS = {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "done"}]}}
 BUSY = "[WARN] Mid-stream 529 before content — retrying streaming (1/3)"
 GONE = "[WARN] Stream connection closed (ECONNRESET) before first event — retrying streaming (1/2)"
 WITHOUT_STREAM = '[ERROR] Error streaming, falling back to non-streaming mode: {"type":"error"}'
@@ -285,6 +287,13 @@ def test_what_the_cli_asks_again_is_counted_also_where_only_its_log_tells(stage,
         ([GONE, 1.0], 0, 1),
         ([BUSY, BUSY, WITHOUT_STREAM, 0.3, RETRY, 1.0], 3, 3),
         ([RETRY, BUSY, 0.3, BUSY, 1.0], 3, 2),
+        ([RETRY, 1.0], 0, 0),
+        ([RETRY, 1.0], 1, 0),
+        ([STARTS, DELTA, RETRY, 1.0], 0, 0),
+        ([STARTS, DELTA, WITHOUT_STREAM, 0.3, RETRY, 1.0], 1, 1),
+        ([STARTS, DELTA, WITHOUT_STREAM, 0.3, RETRY, RETRY, 1.0], 2, 2),
+        ([CALLS, RETURNS, RETRY, 1.0], 1, 0),
+        ([RETRY, CALLS, RETURNS, RETRY, RETRY, 1.0], 2, 2),
     ],
 )
 def test_a_repeat_above_what_the_turn_may_have_is_not_waited_for(stage, steps, retries_left, counted):
@@ -300,10 +309,12 @@ def test_a_repeat_above_what_the_turn_may_have_is_not_waited_for(stage, steps, r
     [
         ([BUSY, 0.3, BUSY, 0.3, WITHOUT_STREAM, 0.3], 3, {}),
         ([STARTS, DELTA, 0.3, BUSY, 0.3], 0, {}),
+        ([STARTS, DELTA, WITHOUT_STREAM, 0.3, RETRY, 0.3], 2, {}),
+        ([RETRY, CALLS, RETURNS, RETRY, CALLS, RETURNS, RETRY, 0.3], 2, {}),
         ([RETRY, RETRY, RETRY, RETRY], 3, {"CLAUDE_CODE_MAX_RETRIES": "9"}),
         ([RETRY, RETRY, RETRY, RETRY], None, {}),
     ],
-    ids=["within what it may", "something came", "the user's own bound", "nobody counts"],
+    ids=["within what it may", "something came", "something came, then a refusal", "each of its requests", "the user's own bound", "nobody counts"],
 )
 def test_a_child_goes_on_where_it_may(stage, steps, retries_left, environ):
     outcome = stage.turn(noting(*steps, words="API Error: 500 it went on"), replace(stage.request(), retries_left=retries_left), environ=environ)
@@ -358,6 +369,25 @@ def test_a_child_that_would_wait_too_long_is_ended_and_its_repeat_not_counted(st
     assert not processes.marked(MARKED)
 
 
+@pytest.mark.parametrize(("status", "environ", "sends"), [(429, {}, 1), (429, {"CLAUDE_CODE_MAX_RETRIES": "0"}, 4), (None, {}, 4)])
+def test_what_the_cli_will_not_repeat_is_not_repeated_for_it(stage, status, environ, sends):
+    program = stage.program(f"heard(); say(init(), result('API Error: sorry', is_error=True, api_error_status={status})); until_closed()")
+
+    assert dispatched(stage.provider(program, environ=environ), stage.request(id=ID)).sends == sends
+
+
+@pytest.mark.parametrize(
+    ("announced", "left", "named"),
+    [([6], 1, 6.0), ([6, 6, 7], 3, 7.0), ([1, 1.13], 2, 1.0), ([0.53], 1, None), ([0.53, 1.13], 2, None)],
+    ids=["at once", "the last counts", "hidden behind a longer wait of its own", "none", "none again"],
+)
+def test_a_named_wait_that_the_cli_has_no_repeat_left_for_is_the_cores(stage, announced, left, named):
+    said = ", ".join(repr(announces(429, "rate_limit", seconds)) for seconds in announced)
+    error = stage.turn(f"heard(); say(init(), {said}); time.sleep(600)", replace(stage.request(), retries_left=left)).error
+
+    assert (type(error), error.retry_after, error.own_retries) == (errors.RateLimited, named, len(announced) - 1)
+
+
 @pytest.mark.parametrize(
     ("environ", "renews"),
     [
@@ -372,10 +402,11 @@ def test_a_child_that_would_wait_too_long_is_ended_and_its_repeat_not_counted(st
 def test_a_refused_key_is_not_tried_again_and_a_login_may_be_renewed(environ, renews):
     assert renews_login(environ) is renews
     told = [
-        refused_wait(announces(status, None, 0.5), Transcript(), longest=60.0, agent="claude", renews_login=renews_login(environ)) for status in (401, 403, 404)
+        refused_wait(announces(status, None, 0.5), Transcript(), longest=60.0, agent="claude", renews_login=renews_login(environ))
+        for status in (401, 403, 404, 408)
     ]
     auth = type(None) if renews else errors.AuthFailed
-    assert [type(error) for error in told] == [auth, auth, errors.ModelNotFound]
+    assert [type(error) for error in told] == [auth, auth, errors.ModelNotFound, errors.TimedOut]
 
 
 def test_a_time_out_names_the_setting(stage):

@@ -11,7 +11,7 @@ from orchestrator import errors
 NOW = 1_900_000_000.0
 
 
-def verdict(text="", *, own=None, before=(), resumed=False, stderr="", **result):
+def verdict(text="", *, own=None, before=(), resumed=False, stderr="", repeats=0, **result):
     """The error that a failed turn with these signals is."""
     transcript = Transcript()
     lines = [*before, {"type": "result", "is_error": True, "result": text, "num_turns": 1, **result}]
@@ -20,7 +20,7 @@ def verdict(text="", *, own=None, before=(), resumed=False, stderr="", **result)
     for line in lines:
         list(transcript.take(line))
     with pytest.raises(errors.ProviderError) as raised:
-        judge(transcript, Ending(exit_code=1, stderr=stderr, resumed=resumed, agent="claude", now=NOW))
+        judge(transcript, Ending(exit_code=1, stderr=stderr, resumed=resumed, agent="claude", now=NOW, repeats=repeats))
     return raised.value
 
 
@@ -32,7 +32,7 @@ def verdict(text="", *, own=None, before=(), resumed=False, stderr="", **result)
         (402, errors.OutOfFunds),
         (403, errors.AuthFailed),
         (404, errors.ModelNotFound),
-        (408, errors.Unavailable),
+        (408, errors.TimedOut),
         (413, errors.ContextOverflow),
         (418, errors.InvalidRequest),
         (422, errors.InvalidRequest),
@@ -48,6 +48,39 @@ def test_status_in_a_field_or_in_the_words_is_its_error(status, kind):
     assert type(verdict("sorry", api_error_status=str(status))) is kind
     assert type(verdict(f"API Error: {status} sorry")) is kind
     assert type(verdict(f"API Error (us.anthropic.claude-x-v1:0): {status} sorry")) is kind
+
+
+def retry(attempt):
+    return {"type": "system", "subtype": "api_retry", "attempt": attempt, "max_retries": 2, "retry_delay_ms": 6000, "error_status": 429}
+
+
+BEGINS = {"type": "stream_event", "event": {"type": "message_start", "message": {"id": "m1"}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "repeats", "status", "final"),
+    [
+        ([], 1, 429, True),
+        ([], 1, 503, True),
+        ([retry(1)], 2, 429, True),
+        ([retry(1), retry(2)], 2, 429, False),
+        ([retry(1), retry(2), BEGINS], 2, 429, True),
+        ([], 0, 429, False),
+        ([], 1, None, False),
+    ],
+    ids=["at once", "a server that is down", "at its first repeat", "all used up", "the next request", "no repeat of ours", "no answer of a server"],
+)
+def test_a_refusal_that_the_program_does_not_repeat_though_it_might_is_final(before, repeats, status, final):
+    error = verdict("sorry", before=before, repeats=repeats, api_error_status=status)
+
+    assert error.final is final
+    assert ("more than a minute" in (error.hint or "")) is final
+
+
+def test_a_usage_limit_that_names_its_end_needs_no_guess():
+    error = verdict("You've hit your session limit", repeats=1, api_error_status=429)
+
+    assert (error.final, error.retry_after) == (False, 3600.0)
 
 
 @pytest.mark.parametrize(

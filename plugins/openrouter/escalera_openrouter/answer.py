@@ -79,7 +79,8 @@ class Answer:
         self._whole_at_limit = whole_at_limit
         self._cost_source = cost_source
         self._now = now
-        self._model = model
+        self._asked = model
+        self._served: str | None = None
         self._tools = ToolFragments(new_id)
         self._think = ThinkFilter()
         self._unopened = UnopenedThinking()
@@ -155,7 +156,8 @@ class Answer:
         yield from self.data(data)
         if not self._answered:
             raise ProtocolError(f"{self._where} sent JSON that is no answer: {data[:200]!r}")
-        self._reason = self._reason or "stop"  # a whole document is its own end
+        if not self._reason and not _is_piece(data):
+            self._reason = "stop"  # a whole document is its own end
         self._closed = True
 
     def end(self, *, cut: Exception | None = None) -> Iterator[Event]:
@@ -178,7 +180,7 @@ class Answer:
             yield MessageDone((*parts, *calls))
         if ending == "length":
             yield Notice("the answer was cut at the output limit")
-        yield Finished("tool_calls" if calls else "stop" if ending == "length" else ending, self._model)
+        yield Finished("tool_calls" if calls else "stop" if ending == "length" else ending, self._served)
 
     def report(self) -> Iterator[Event]:
         """What was counted, once: also where the answer failed."""
@@ -190,7 +192,7 @@ class Answer:
 
     def _take_text(self, chunk: Mapping[str, Any], text: str) -> Iterator[Event]:
         """As `_take` does it, for a chunk that is text and nothing else."""
-        self._model = chunk.get("model") or self._model
+        self._served = chunk.get("model") or self._served
         self._answered = True
         if self._reason:
             self._take_reason({}, more=True)
@@ -202,7 +204,7 @@ class Answer:
                 raise ProtocolError(f"{self._where} sent an event that is no JSON object: {str(chunk)[:200]!r}")
             return
         if isinstance(chunk.get("model"), str) and chunk["model"]:
-            self._model = chunk["model"]
+            self._served = chunk["model"]
         choice = _choice(chunk)
         self._answered = self._answered or bool(choice)
         self._take_usage(chunk, choice)
@@ -337,7 +339,7 @@ class Answer:
     def _parts(self) -> list[Part]:
         parts: list[Part] = []
         if self._reasoning.begun or self._details:
-            parts.append(Reasoning(well_formed(self._reasoning.all), model=self._model, extra=self._reasoning_extra()))
+            parts.append(Reasoning(well_formed(self._reasoning.all), model=self._served or self._asked, extra=self._reasoning_extra()))
         if self._text.begun:
             parts.append(Text(self.text))
         return parts
@@ -439,6 +441,15 @@ def _choice(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(choice, dict) and choice.get("index") in (0, "0", None):
             return choice
     return {}
+
+
+def _is_piece(data: str) -> bool:
+    """Whether a document is a piece of a stream, whatever it is named: lines of JSON that ended behind the first are no whole answer."""
+    if '"delta"' not in data:
+        return False
+    chunk = read_json(data)
+    choice = _choice(_mapping(chunk[0] if isinstance(chunk, list) and chunk else chunk))
+    return choice.get("delta") is not None and not choice.get("message")
 
 
 _BESIDE_TEXT = frozenset({"id", "object", "created", "model", "choices", "usage", "provider", "system_fingerprint", "service_tier"})

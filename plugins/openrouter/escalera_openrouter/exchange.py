@@ -206,7 +206,7 @@ def _tell_request(call: Call, headers: Mapping[str, str]) -> None:
     call.wire.sent(call.content or b"")
 
 
-_SHOWN = frozenset({"content-type", "accept", "accept-encoding", "user-agent", "x-title"})
+_SHOWN = frozenset({"content-type", "accept", "accept-encoding", "user-agent", "http-referer", "x-title"})
 _HIDDEN_BACK = ("set-cookie",)
 
 

@@ -22,6 +22,7 @@ from orchestrator.errors import (
     Overloaded,
     ProviderError,
     RateLimited,
+    TimedOut,
     Transient,
     Unavailable,
 )
@@ -176,8 +177,9 @@ _LONG_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error",
 _MODEL_CODES = frozenset({"model_not_found", "model_not_available", "model_decommissioned", "unknown_model"})
 _FILTER_CODES = frozenset({"content_filter", "content_policy_violation", "moderation", "responsibleaipolicyviolation", "safety"})
 _DOWN_CODES = frozenset(
-    {"server_error", "internal_server_error", "internal_error", "internal", "api_error", "unavailable", "unavailable_error", "provider_unavailable", "timeout"}
+    {"server_error", "internal_server_error", "internal_error", "internal", "api_error", "unavailable", "unavailable_error", "provider_unavailable"}
 )
+_LATE_CODES = frozenset({"timeout", "request_timeout"})
 _WRONG_CODES = frozenset({"invalid_request_error", "invalid_argument", "badrequesterror", "tool_use_failed", "unprocessable_entity"})
 
 
@@ -198,6 +200,8 @@ def _classified(failure: Failure, now: datetime) -> ProviderError:
         return ContextOverflow(message, limit=limit, needed=needed, hint=_HINTS[kind])
     if kind is InvalidRequest:
         return InvalidRequest(message, hint=_request_hint(failure))
+    if kind is TimedOut:  # the server's own limit: it may have worked on the answer until then (page 7: never sent again)
+        return TimedOut(message, which="turn", hint=_HINTS[kind])
     return kind(message, hint=_HINTS.get(kind))
 
 
@@ -222,7 +226,8 @@ def _kind(failure: Failure) -> type[ProviderError]:
         # Templates raise inside the server: a 500 that can never succeed (llama.cpp), and an overflow in mid-answer.
         (status == 500 and bool(_TEMPLATE.search(text)), InvalidRequest),
         (status in (400, 422, 500, None) and bool(_LONG.search(text)), ContextOverflow),
-        (status == 408 or (status is not None and status >= 500), Unavailable),
+        (status == 408 or (status is None and bool(codes & _LATE_CODES)), TimedOut),
+        (status is not None and status >= 500, Unavailable),
         (status in (400, None) and bool(_KEY.search(text)), AuthFailed),
         (status in (400, None) and bool(_CREDIT.search(text)), OutOfFunds),
         (status in (400, 422, None) and bool(_NO_MODEL.search(text)), ModelNotFound),
@@ -240,6 +245,7 @@ _HINTS: Mapping[type[ProviderError], str] = {
     Overloaded: "Wait, or use another agent in the meantime.",
     ContextOverflow: "Set the agent's context_window_tokens to what the server really takes; where it is that already, ask again.",
     ModelNotFound: "Check the agent's model; `escalera agents check` lists what the server offers.",
+    TimedOut: "Ask for less at once, or use another agent.",
     Blocked: "Rephrase, or use another agent.",
 }
 

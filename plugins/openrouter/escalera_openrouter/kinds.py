@@ -9,7 +9,8 @@ from escalera_openrouter.options import OpenAIOptions, OpenRouterOptions, below,
 from escalera_openrouter.provider import Endpoint, OpenAIProvider
 from orchestrator.providers import AgentContext, Capabilities
 
-_ATTRIBUTION = {"x-title": "Escalera"}
+_ATTRIBUTION = {"http-referer": "https://escalera.example", "x-title": "Escalera"}
+"""By the first OpenRouter counts whose requests these are, the second is what it shows. The address is of a reserved name: it is nobody's site."""
 _NO_COMPRESSION = [{"id": "context-compression", "enabled": False}]
 """OpenRouter shortens long prompts by itself for small models, unless told not to; what is left out is the core's decision."""
 

@@ -326,6 +326,27 @@ def test_a_whole_json_answer_ends_the_turn_though_the_socket_stays_open(chunked:
     assert (turn.error, turn.text) == (None, 'a } "quoted" answer \\')
 
 
+@pytest.mark.parametrize(
+    ("kind", "lines", "delta"),
+    [
+        ("application/json", 1, {"content": "Hel"}),
+        ("application/json", 1, {"role": "assistant", "content": "Hel", "refusal": None}),
+        ("application/json", 2, {"content": "Hel"}),
+        ("application/x-ndjson", 1, {"content": "Hel"}),
+    ],
+)
+def test_lines_of_json_that_end_before_the_answer_does_are_no_whole_answer(kind: str, lines: int, delta: dict[str, Any]) -> None:
+    line = json.dumps({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) + "\n"
+    turn = play(Reply([(line * lines).encode()], headers={"content-type": kind}))
+    assert isinstance(turn.error, Incomplete if lines == 1 else Incomplete | ProtocolError)
+    assert turn.parts == ()
+
+
+def test_a_whole_answer_in_the_form_of_a_piece_is_one_where_it_says_that_it_ends() -> None:
+    whole = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": "stop"}]}
+    assert play(Reply([json.dumps(whole).encode()], headers={"content-type": "application/json"})).text == "Hello"
+
+
 def test_a_whole_json_answer_counts_though_the_connection_broke_behind_it() -> None:
     script = Reply([json.dumps(WHOLE).encode()], headers={"content-type": "application/json"}, chunked=True, broken=True)
     assert play(script).outcome == "ok"

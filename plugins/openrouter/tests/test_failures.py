@@ -42,7 +42,8 @@ def told(message: str, **fields: Any) -> dict[str, Any]:
         (404, told("No endpoints found for x"), "ModelNotFound"),
         (400, told("x is not a valid model ID", code=400), "ModelNotFound"),
         (404, "<html><title>404 Not Found</title></html>", "InvalidRequest"),
-        (408, "", "Unavailable"),
+        (408, "", "TimedOut"),
+        (504, told("upstream", code="timeout"), "Unavailable"),
         (500, told("boom"), "Unavailable"),
         (502, "<html><body>Bad Gateway</body></html>", "Unavailable"),
         (524, "", "Unavailable"),
@@ -117,6 +118,8 @@ def test_the_output_that_a_window_leaves_beside_the_messages_is_named() -> None:
         ({"error": "Rate limit exceeded"}, "RateLimited"),
         (told("slow down", code="rate_limit"), "RateLimited"),
         (told("Rate limit reached, retry in 3s"), "RateLimited"),
+        (told("the model took too long", code="timeout"), "TimedOut"),
+        (told("Request timed out", code=408), "TimedOut"),
     ],
 )
 def test_a_failure_inside_a_success_is_told_by_its_words(body: Any, kind: str) -> None:

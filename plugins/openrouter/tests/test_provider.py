@@ -242,8 +242,17 @@ def test_openrouter_passes_routing_on_and_switches_compression_off() -> None:
     assert preview["url"] == "https://openrouter.ai/api/v1/chat/completions"
     assert (body["provider"], body["models"], body["usage"]) == ({"only": ["x"]}, ["a/b"], {"include": True})
     assert body["plugins"] == [{"id": "web"}, {"id": "context-compression", "enabled": False}]
-    assert preview["headers"]["x-title"] == "Escalera"
+    assert (preview["headers"]["http-referer"], preview["headers"]["x-title"]) == ("https://escalera.example", "Escalera")
     assert agent.capabilities.reports_cost
+
+
+@pytest.mark.parametrize(("own", "told"), [({}, "https://escalera.example"), ({"HTTP-Referer": "https://own.example"}, "https://own.example")])
+def test_openrouter_is_told_once_whose_request_it_is(own: dict[str, str], told: str) -> None:
+    with OpenAIServer(reply("x")) as server:
+        run(openrouter(server.url, headers=own))
+    sent = [(name.lower(), value) for name, value in server.requests[0].headers.items()]
+    assert [value for name, value in sent if name == "http-referer"] == [told]
+    assert [value for name, value in sent if name == "x-title"] == ["Escalera"]
 
 
 def test_openrouter_records_cost_and_the_served_model() -> None:
@@ -253,6 +262,15 @@ def test_openrouter_records_cost_and_the_served_model() -> None:
     assert turn.usage is not None
     assert turn.usage.cost_usd == 0.0125
     assert turn.finished == Finished("stop", "vendor/served")
+
+
+def test_a_model_that_the_server_does_not_name_stays_unknown_and_its_reasoning_is_that_of_the_one_asked_for() -> None:
+    with OpenAIServer(
+        sse(chunk({"reasoning_content": "hm"}, model=""), chunk({"content": "x"}, model=""), chunk({}, finish_reason="stop", model=""))
+    ) as server:
+        turn = run(openai(server.url, model="asked"))
+    assert turn.finished == Finished("stop", None)
+    assert [part.model for part in turn.parts if isinstance(part, Reasoning)] == ["asked"]
 
 
 def test_openrouter_gets_reasoning_details_back_unmodified_in_a_tool_loop() -> None:

@@ -32,8 +32,3 @@ def folder(tmp_path: Path) -> Path:
 def test_words_that_name_a_file(folder: Path, text: str, found: list[str]) -> None:
     files = named_files(text, cwd=folder, environ={"HOME": str(folder / "home")})
     assert [str(path.relative_to(folder)) for path in files] == found
-
-
-def test_what_was_pasted_names_none(folder: Path) -> None:
-    pasted = "log:\n@notes.md\n"
-    assert named_files(f"{pasted}see @deep/er.py", cwd=folder, environ={}, foreign=[pasted]) == [folder / "deep/er.py"]

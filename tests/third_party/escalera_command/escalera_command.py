@@ -22,6 +22,7 @@ class CommandProvider:
         return {"argv": self._command, "stdin": "\n\n".join([*(block.text for block in request.system), *messages])}
 
     def run(self, request, *, cancel, ask):
+        cancel.raise_if_set()
         environ = self._environ | {SESSION_MARK: request.session}
         try:
             child = subprocess.Popen(self._command, stdin=PIPE, stdout=PIPE, cwd=request.workspace, env=environ, encoding="utf-8", errors="replace")

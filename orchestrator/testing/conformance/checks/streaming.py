@@ -1,0 +1,92 @@
+"""The answer: whole, in order, in pieces that add up, as they come; and what was withdrawn stays so."""
+
+from __future__ import annotations
+
+from orchestrator.providers import Finished, MessageDone, TextDelta, Withdrawn
+from orchestrator.testing.conformance.checks.check import Check, streams
+from orchestrator.testing.conformance.harness import CannotPlay
+from orchestrator.testing.conformance.stage import Stage
+from orchestrator.testing.conformance.turns import Fault, Turn
+
+ANSWER = "Three birds: a wren, a robin and a jay."
+HARD = 'naïve 日本語 🜂 e\u0301, a line\u2028and\nanother, "quoted" \\ back, \x1b[31mred\x1b[0m, <b>&amp;</b> data: {"a": 1}'
+VOID, COUNTS = "Let me see. No, not so.", "It is a wren."
+
+
+def answer(stage: Stage) -> None:
+    stage.harness.answers(ANSWER)
+    turn = stage.run().succeeded()
+    _says(stage, turn, ANSWER)
+    if not isinstance(turn.events[-1], Finished):
+        raise Fault(f"`Finished` is not the last event: {type(turn.events[-1]).__name__} comes after it")
+    ends = sum(isinstance(event, Finished) for event in turn.events)
+    if ends != 1:
+        raise Fault(f"`Finished` came {ends} times")
+    if turn.finished is not None and turn.finished.reason not in ("stop", "length" if not stage.harness.exact else "stop"):
+        raise Fault(f"a plain answer finished with {turn.finished.reason!r} instead of 'stop'")
+
+
+def pieces(stage: Stage) -> None:
+    stage.harness.answers(ANSWER)
+    turn = stage.run().succeeded()
+    if turn.shown != turn.answer:
+        raise Fault(f"the pieces that were shown add up to {turn.shown!r}, and the message is {turn.answer!r}")
+    if len(turn.deltas) < 1:
+        raise Fault("it claims to stream, and no piece of the text was shown")
+    done = next(index for index, event in enumerate(turn.events) if isinstance(event, MessageDone))
+    if any(isinstance(event, TextDelta) for event in turn.events[done:]):
+        raise Fault("a piece of the text came behind its message")
+
+
+def early(stage: Stage) -> None:
+    stage.harness.hangs("A wren")
+    turn = stage.begun(stage.begin())
+    if not stage.harness.exact:
+        return
+    if not turn.until(lambda one: one.shown.startswith("A wren"[:1]), 1.0):
+        raise Fault(f"of 'A wren' {turn.shown!r} was shown")
+
+
+def unharmed(stage: Stage) -> None:
+    if not stage.harness.exact:
+        raise CannotPlay("the backend's words are its own")
+    stage.harness.answers(HARD)
+    _says(stage, stage.run().succeeded(), HARD)
+
+
+def split(stage: Stage) -> None:
+    data = stage.harness.wire(HARD)
+    stage.harness.writes([data[place : place + 1] for place in range(len(data))])
+    _says(stage, stage.run().succeeded(), HARD)
+
+
+def withdrawn(stage: Stage) -> None:
+    stage.harness.withdraws(VOID, COUNTS)
+    turn = stage.run().succeeded()
+    if VOID in turn.answer:
+        raise Fault(f"what was withdrawn is in the message: {turn.answer!r}")
+    if stage.provider.capabilities.streams and VOID[:8] in turn.shown:
+        raise Fault(f"what was withdrawn was shown and never taken back, or shown again: {turn.shown!r}")
+    if stage.harness.exact and (turn.answer != COUNTS or turn.shown not in ("", COUNTS)):
+        raise Fault(f"what counts is {COUNTS!r}; the message is {turn.answer!r}, shown was {turn.shown!r}")
+    if any(isinstance(event, Withdrawn) for event in turn.events) and not any(isinstance(event, TextDelta) for event in turn.events):
+        raise Fault("it withdrew what it had never shown")
+
+
+def _says(stage: Stage, turn: Turn, text: str) -> None:
+    if not any(isinstance(event, MessageDone) for event in turn.events):
+        raise Fault("there was no `MessageDone`: nothing of the answer is kept")
+    if stage.harness.exact and turn.answer != text:
+        raise Fault(f"the backend said {text!r}, and the message is {turn.answer!r}")
+    if not turn.answer.strip():
+        raise Fault("the message holds no text")
+
+
+CHECKS = (
+    Check("streaming.answer", "a plain answer is one message, then exactly one `Finished`, last", answer, needs=()),
+    Check("streaming.pieces", "the pieces add up to the message and come before it", pieces, streams),
+    Check("streaming.early", "a piece is shown while the backend still speaks", early, streams, ("streaming.pieces",)),
+    Check("streaming.text", "every character arrives as it was sent", unharmed),
+    Check("streaming.split", "it does not matter where the bytes are cut into pieces", split, needs=("streaming.text",)),
+    Check("withdrawn.text", "what the backend takes back is neither kept nor shown again", withdrawn, needs=("streaming.answer", "streaming.early")),
+)

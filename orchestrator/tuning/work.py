@@ -1,0 +1,101 @@
+"""Stored sessions replayed by as many processes as there are processors; a few are replayed in this one."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from orchestrator.clock import SystemClock
+from orchestrator.percepts import Percept
+from orchestrator.session import Turn, TurnLog
+from orchestrator.store import Store
+from orchestrator.store.sqlite import open_store
+from orchestrator.templates import Override, Templates
+from orchestrator.tuning.past import Past, past_of
+from orchestrator.tuning.sweep import Outcome, Task, replay
+
+FEW_TURNS = 8_000
+"""So many take about as long as starting processes does."""
+_CHUNK_TURNS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Where the sessions are, and what they are replayed with. Other processes get it whole, and open the store for themselves, for reading."""
+
+    data: Path
+    task: Task
+    overrides: tuple[Override, ...] = ()
+
+
+def replay_stored(job: Job, store: Store, sessions: Sequence[tuple[str, int]], *, processes: int | None = None, few: int = FEW_TURNS) -> Outcome:
+    """The sessions, each given by its id and its number of turns; `few` turns are left to this process, whose open store `store` is."""
+    workers = min(len(sessions), processes or _processors())
+    if workers < 2 or sum(turns for _, turns in sessions) < few:
+        return _replayed(job, store, [identity for identity, _ in sessions])
+    outcome = Outcome(len(job.task.variants))
+    # Started anew, not forked: this process may have threads, and has the store open.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
+        for part in pool.map(_in_worker, ((job, chunk) for chunk in _chunks(sessions))):
+            outcome.merge(part)
+    return outcome
+
+
+def known_percepts(store: Store) -> dict[str, Percept]:
+    """What is remembered or was archived, by the beginnings of the ids as receipts have them."""
+    archived = {item.percept.id[:8]: item.percept for item in store.archived()}
+    return archived | {percept.id[:8]: percept for percept in store.all_percepts()}
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _chunks(sessions: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
+    """The longest first, so that no process is left with a long one at the end; small ones together."""
+    chunk: list[str] = []
+    size = 0
+    for identity, turns in sorted(sessions, key=lambda item: -item[1]):
+        chunk.append(identity)
+        size += turns
+        if size >= _CHUNK_TURNS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _begin() -> None:
+    """An interrupt is the first process's to heed; and values that live for one session need no collector."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()
+
+
+def _in_worker(work: tuple[Job, list[str]]) -> Outcome:
+    job, identities = work
+    store = open_store(job.data, clock=SystemClock(), read_only=True)
+    try:
+        return _replayed(job, store, identities)
+    finally:
+        store.close()
+        gc.collect()
+
+
+def _replayed(job: Job, store: Store, identities: Sequence[str]) -> Outcome:
+    return replay(_pasts(store, identities), job.task, Templates(job.overrides), known_percepts(store))
+
+
+def _pasts(store: Store, identities: Sequence[str]) -> Iterator[Past]:
+    for identity in identities:
+        with store.snapshot():
+            yield past_of(store.find(identity, ""), _all_turns(store.log(identity)), store.receipts(identity))
+
+
+def _all_turns(log: TurnLog) -> list[Turn]:
+    return list(reversed(list(log.newest_first(outcomes=None))))

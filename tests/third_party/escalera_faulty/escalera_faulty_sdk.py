@@ -1,0 +1,5 @@
+"""Stands for a vendor's library."""
+
+
+class Client:
+    """Of no use."""
