@@ -213,7 +213,7 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
         answered.notice(other)
     receipt = None if plan is opened else as_json(receipt_of(plan))
     ended = Ended(turn, heard, answered, error, place.clock.now())
-    report = record(recorder, plan, ended, log=place.store.log(claim.session), new_id=place.new_id, receipt=receipt)
+    report = record(recorder, plan, ended, log=partial(place.store.log, claim.session), new_id=place.new_id, receipt=receipt)
     problems = (*place.additions.hooks.turn_ended(report.turn, report.session), *_kept_up(place, plan))
     for problem in problems:
         watch(Shown("notice", problem))

@@ -127,10 +127,10 @@ class Report:
     """The reason with which the primary gave the turn away."""
 
 
-def record(recorder: Recorder, plan: Plan, ended: Ended, *, log: TurnLog, new_id: Callable[[], str], receipt: Receipt | None) -> Report:
+def record(recorder: Recorder, plan: Plan, ended: Ended, *, log: Callable[[], TurnLog], new_id: Callable[[], str], receipt: Receipt | None) -> Report:
     """The turn's end, the session's header and what was learned, stored as one; an answer that cannot be stored is still given.
 
-    `log` is the session's, read only where a fact is to be remembered. `receipt` takes the place of the one that the turn was opened with,
+    `log` gives the session's, which is read only where a fact is to be remembered. `receipt` takes the place of the one that the turn was opened with,
     where it was decided anew since. The error is what ended the turn, or else why it is not stored; a lost lease goes before the cancel that it caused.
     """
     if ended.error is not None and ended.answered.unfinished.strip():
@@ -241,15 +241,19 @@ def _without_conversation(known: tuple[ExternalSession, ...], plan: Plan) -> tup
     return tuple(one for one in known if one.agent != plan.agent.name or not same_workspace(one.workspace, plan.workspace))
 
 
-def _facts(plan: Plan, ended: Ended, log: TurnLog, new_id: Callable[[], str]) -> list[Percept]:
+def _facts(plan: Plan, ended: Ended, log: Callable[[], TurnLog], new_id: Callable[[], str]) -> list[Percept]:
     """What the agent asked to remember, as percepts of this session."""
     if ended.outcome not in TOLD or not ended.heard.facts:
         return []
-    spoken = spoken_until(plan.wish.prompt, ended.answered.steps, EarlierTurns(log, ended.turn.index))
+    try:
+        spoken = spoken_until(plan.wish.prompt, ended.answered.steps, EarlierTurns(log(), ended.turn.index))
+    except StoreError:
+        spoken = None
     return [_fact(plan, ended, spoken, text, channel, new_id()) for text, channel in ended.heard.facts]
 
 
-def _fact(plan: Plan, ended: Ended, spoken: Spoken, text: str, channel: str, identity: str) -> Percept:
+def _fact(plan: Plan, ended: Ended, spoken: Spoken | None, text: str, channel: str, identity: str) -> Percept:
+    """Nobody vouches for it where it is not known what was `spoken`."""
     consumer, content = addressed(text)
     producer: Producer = "primary" if plan.route.role is Role.PRIMARY else "escalation"
     return Percept(
@@ -265,7 +269,7 @@ def _fact(plan: Plan, ended: Ended, spoken: Spoken, text: str, channel: str, ide
         created_at=ended.at,
         updated_at=ended.at,
         source={"session": plan.standing.session.id, "turn": ended.turn.index, "agent": plan.agent.name, "by": channel},
-        trust="tool_output" if spoken.is_only_from_a_tool(content) else "agent",
+        trust="tool_output" if spoken is None or spoken.is_only_from_a_tool(content) else "agent",
     )
 
 
