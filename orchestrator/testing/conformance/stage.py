@@ -59,9 +59,10 @@ class Stage:
     def provider(self) -> Provider:
         return self.made()
 
-    def made(self) -> Provider:
-        """A provider as the core makes it."""
-        return self.kind.factory(self.checked_options(self.harness.options()), self.context)
+    def made(self, options: Mapping[str, object] | None = None, folders: Mapping[str, str] | None = None) -> Provider:
+        """A provider as the core makes it, of the harness's options or of others."""
+        checked = self.checked_options(self.harness.options() if options is None else options)
+        return self.kind.factory(checked, replace(self.context, folders=folders or {}))
 
     def checked_options(self, options: Mapping[str, object]) -> Any:  # an instance of the kind's own model
         return self.kind.options.model_validate(dict(options))
