@@ -28,11 +28,16 @@ class Harness:
     secrets: ClassVar[Sequence[str]] = ()
     """The credentials among the options: they may show up nowhere."""
     exact: ClassVar[bool] = True
-    """Whether the backend says the text that it is given; not so for a real model, whose words are its own."""
+    """Whether the backend says the text that it is given, character by character, whenever it is told to. Not so for a real model, whose
+    words are its own: without it `streaming.text`, `streaming.space`, `streaming.split`, `timers.idle`, `usage.unknown`, `at_once.apart` and
+    `at_once.cancel` are not shown, and no other check compares texts. A protocol that cannot carry some characters stays exact: it says so by `loses`.
+    """
+    loses: ClassVar[str] = ""
+    """Characters that the backend's protocol cannot carry, such as the line breaks where each line is a piece: no text that it is to say has them."""
     pace: ClassVar[float] = 0.3
     """Seconds within which the backend gives a sign of life when it is well: the timers under test are set to that."""
     release_limit: ClassVar[float] = 2.0
-    """Seconds within which a cancelled turn has to have ended and let go of everything; 6 for a program (page 7)."""
+    """Seconds within which a cancelled turn has to have ended and let go of everything; 6 for a program."""
     limit: ClassVar[float] = 30.0
     """Seconds after which a turn that should end by itself is taken to hang."""
     samples: ClassVar[int] = 24
