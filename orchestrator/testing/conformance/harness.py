@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from orchestrator.errors import ProviderError
 from orchestrator.messages import ToolCall, Usage
@@ -70,6 +70,10 @@ class Harness:
         """What the last call brought: the parsed body, for a preview with a `body`, or the text of the standard input."""
         raise CannotPlay("the harness does not tell what was received")
 
+    def received_head(self) -> Mapping[str, Any]:
+        """Of the last call over HTTP its `method`, its `url` (or the path alone) and its `headers`: what a preview shows beside the body."""
+        raise CannotPlay("the harness does not tell how the call was addressed")
+
     # -- situations
 
     def is_well(self) -> None:
@@ -110,6 +114,10 @@ class Harness:
     def withdraws(self, void: str, text: str) -> None:
         """It says `void`, which turns out not to count, and then answers with `text` within the same call."""
         raise CannotPlay("the harness does not play `withdraws`")
+
+    def reasons(self, thought: str, text: str) -> None:
+        """It thinks `thought` aloud, which is no part of the answer, and then answers with `text`."""
+        raise CannotPlay("the harness does not play `reasons`")
 
     # -- the answer in bytes, for backends that can be scripted to the byte
 

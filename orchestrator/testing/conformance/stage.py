@@ -31,6 +31,11 @@ class Noted(Wire):
     def __init__(self) -> None:
         self.notes: dict[str, list[bytes]] = {"sent": [], "received": []}
         self.hidden: list[str] = []
+        self.begun_first = False
+        """Whether a call was begun before anything was told of it."""
+
+    def begin(self) -> None:
+        self.begun_first = self.begun_first or not any(self.notes.values())
 
     def hide(self, *secrets: str) -> None:
         self.hidden += secrets

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.providers import Finished, MessageDone, TextDelta, Withdrawn
+from orchestrator.messages import Reasoning
+from orchestrator.providers import Finished, MessageDone, ReasoningDelta, TextDelta, Withdrawn
 from orchestrator.testing.conformance.checks.check import Check, streams
 from orchestrator.testing.conformance.harness import CannotPlay
 from orchestrator.testing.conformance.stage import Stage
@@ -11,6 +12,7 @@ from orchestrator.testing.conformance.turns import Fault, Turn
 ANSWER = "Three birds: a wren, a robin and a jay."
 HARD = 'naïve 日本語 🜂 e\u0301, a line\u2028and\nanother, "quoted" \\ back, \x1b[31mred\x1b[0m, <b>&amp;</b> data: {"a": 1}'
 SPACED = "  A wren,\t\n\n    a robin \n"
+THOUGHT = "Small, brown, and loud. "
 VOID, COUNTS = "Let me see. No, not so.", "It is a wren."
 
 
@@ -98,6 +100,31 @@ def carried(stage: Stage, text: str) -> str:
     return "".join(character for character in text if character not in stage.harness.loses)
 
 
+def reasoning_shown(stage: Stage) -> None:
+    stage.harness.reasons(THOUGHT, COUNTS)
+    turn = stage.run().succeeded()
+    _says(stage, turn, COUNTS)
+    thought = "".join(event.text for event in turn.events if isinstance(event, ReasoningDelta))
+    if not thought:
+        raise Fault("the backend thought aloud, and no `ReasoningDelta` shows it")
+    if stage.harness.exact and thought != THOUGHT:
+        raise Fault(f"the backend thought {THOUGHT!r}, and {thought!r} was shown")
+
+
+def reasoning_kept(stage: Stage) -> None:
+    """Apart from the answer, and before it, where it stood."""
+    stage.harness.reasons(THOUGHT, COUNTS)
+    turn = stage.run().succeeded()
+    _says(stage, turn, COUNTS)
+    kept = [part.text for part in turn.parts if isinstance(part, Reasoning)]
+    if not kept:
+        raise Fault("the backend thought aloud, and its `MessageDone` has no `Reasoning`")
+    if stage.harness.exact and "".join(kept) != THOUGHT:
+        raise Fault(f"the backend thought {THOUGHT!r}, and {''.join(kept)!r} is kept")
+    if not isinstance(turn.parts[0], Reasoning):
+        raise Fault("the reasoning came first, and in `MessageDone` the answer stands before it")
+
+
 def _says(stage: Stage, turn: Turn, text: str) -> None:
     if not any(isinstance(event, MessageDone) for event in turn.events):
         raise Fault("there was no `MessageDone`: nothing of the answer is kept")
@@ -115,5 +142,7 @@ CHECKS = (
     Check("streaming.space", "white space at its beginning, within it and at its end is kept", whitespace, needs=("streaming.text",)),
     Check("streaming.split", "it does not matter where the bytes are cut into pieces", split, needs=("streaming.text",)),
     Check("streaming.claimed", "a provider that streams says so", unclaimed, lambda capabilities: not streams(capabilities)),
+    Check("reasoning.shown", "what the backend thinks aloud is shown as reasoning", reasoning_shown, streams),
+    Check("reasoning.kept", "it is kept apart from the answer, in its place", reasoning_kept),
     Check("withdrawn.text", "what the backend takes back is neither kept nor shown again", withdrawn, needs=("streaming.answer", "streaming.early")),
 )
