@@ -18,7 +18,7 @@ FAULTS = {
     "reports_no_usage_as_0": "usage.unknown",
     "leaves_a_thread_behind": "cancel.nothing_left",
     "leaves_a_connection_open": "leftovers.answer",
-    "ignores_cancel": "cancel.silence",
+    "ignores_cancel": "cancel.stream",
     "ignores_the_idle_timer": "timers.idle",
     "says_its_key_in_errors": "secrets.errors",
     "shows_its_key_in_previews": "secrets.preview",

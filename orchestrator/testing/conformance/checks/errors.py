@@ -67,8 +67,8 @@ def may_be_sent_again(stage: Stage) -> None:
             continue
         played += 1
         turn = stage.run()
-        if turn.failed_as(error).emitted and not turn.has_begun:
-            raise Fault(f"nothing of an answer had come, and its {error.__name__} says `emitted`: it would never be sent again")
+        if isinstance(turn.error, ProviderError) and turn.error.emitted and not turn.has_begun:
+            raise Fault(f"nothing of an answer had come, and its {type(turn.error).__name__} says `emitted`: it would never be sent again")
     if not played:
         raise CannotPlay("the harness plays no failure that may pass by itself")
 
