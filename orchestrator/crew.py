@@ -171,8 +171,9 @@ class Crew:
             return dict(values)
         places = Places(file.parent, Path(self._workspace))
         named = {key: places.placed(key, value) for key, value in values.items() if sources.get(key) == f"file:{file}"}
-        places.require_accepted(owner, named, sources, self._trusted)
-        return {**values, **named}
+        placed = {**values, **named}
+        places.require_accepted(owner, placed, {key: sources[key] for key in named}, self._trusted)
+        return placed
 
     def _keep_credentials(self, config: AgentConfig) -> None:
         """What its provider signs in with by itself goes to no address of the project's. Raises `ConfigError`."""
