@@ -57,7 +57,8 @@ project's `AGENTS.md` and templates, and what Claude Code would go by on its own
 `.mcp.json`, also in folders above. Without that, Claude Code runs with your own settings alone.
 
 Even then no secret of yours goes to an address that only the project's file gives, be it a `base_url`, an `endpoint_url`, the `url` of a server or a variable
-such as `ANTHROPIC_BASE_URL`: neither one of your files, nor what a provider signs in with by itself. A secret that the project's file names goes there.
+such as `ANTHROPIC_BASE_URL` or `AWS_ENDPOINT_URL`, also in JSON behind `--settings` or in
+`.claude/settings.json`: neither one of your files, nor what a provider signs in with by itself. A secret that the project's file names goes there.
 
 Agents have tables of their own (`[agents.NAME]`), and so have MCP servers (`[mcp_servers.NAME]`, [tools.md](tools.md)).
 

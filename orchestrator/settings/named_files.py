@@ -124,6 +124,17 @@ class Places:
                 return word.removesuffix(name) + os.path.abspath(self.root / name)
         return word
 
+    def variables(self, values: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
+        """The tables of variables (`env`) in JSON that words give, as it stands there or in a file of the project, each with where it is."""
+        for key in (key for key in _LINES if key in values):
+            for name in _texts_in(values[key]):
+                yield key, variables_of(name)
+            for part in self.named_parts(values, lambda *_: True, only=key):
+                yield f"{key}, in {self._shown(part.path)}", variables_of(part.text)
+
+    def _shown(self, path: Path) -> str:
+        return shown_path(Path(os.path.relpath(path, self.root)))
+
     def require_accepted(self, owner: str, values: Mapping[str, object], sources: Mapping[str, str], is_trusted: IsTrusted) -> None:
         """A program or configuration of the project's own counts only as the user has accepted it, like the file that names it. Raises `ConfigError`.
 
@@ -134,6 +145,13 @@ class Places:
                 if part.pinned and not part.accepted:
                     text = f"{owner}.{key} ({sources[key]}): {shown_path(part.path)} is not accepted as it is now"
                     raise ConfigError(text, hint="`escalera trust` shows it and accepts it")
+
+
+def variables_of(text: str) -> Mapping[str, object]:
+    """What `env` is in a text that is a JSON object, as in the settings of Claude Code."""
+    data = _json(text)
+    found = data.get("env") if isinstance(data, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def parts_at(root: Path, paths: Iterable[Path], is_trusted: IsTrusted) -> Iterator[ProjectPart]:
@@ -190,6 +208,11 @@ def _under(name: str, text: str) -> Iterator[_Name]:
     """What an option or a variable is set to."""
     yield from (_Name(part, name) for part in _names(text))
     yield from _names_in("", _json(text))
+
+
+def _texts_in(words: object) -> Iterator[str]:
+    for word in words if isinstance(words, list | tuple) else ():
+        yield from _names(word) if isinstance(word, str) and not word.startswith("{") else [word] if isinstance(word, str) else ()
 
 
 def _is_interpreter(word: object) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.errors import ConfigError
 from orchestrator.settings.declarations import SETTINGS
 from orchestrator.settings.files import find_project_file, read_config, read_found, shown_path
-from orchestrator.settings.named_files import Places, ProjectPart, parts_at
+from orchestrator.settings.named_files import IsTrusted, Places, ProjectPart, parts_at
 from orchestrator.settings.placing import placed_command
 from orchestrator.settings.secrets import with_secrets
 from orchestrator.settings.tool_servers import TABLE
@@ -100,8 +100,17 @@ def project_of(workspace: Path, *, home: Path | None, trusted: TrustStore) -> Pr
     named = () if file is None else tuple(_named(file, Places(root, workspace, home), trusted))
     known = trusted.list() if any(not part.pinned and not part.accepted for part in named) else {}
     changed = tuple(part.path for part in named if not part.pinned and not part.accepted and trust_key(part.path) in known)
-    obeyed, unreadable = _obeyed(workspace, home, trusted)
+    obeyed, unreadable = _obeyed(workspace, home, trusted.is_trusted)
     return Project(root, next(found, None), tuple(parts_at(root, _templates(root), trusted.is_trusted)), named, obeyed, unreadable, changed)
+
+
+def obeyed_settings(workspace: Path, *, home: Path | None, is_trusted: IsTrusted) -> list[ProjectPart]:
+    """The settings that Claude Code goes by in a workspace; none where it runs without, since something of the kind is not accepted."""
+    parts, unreadable = _obeyed(Path(os.path.abspath(workspace)), home, is_trusted)
+    if unreadable or not all(part.accepted for part in parts):
+        return []
+    names = {path.name for path in OBEYED_SETTINGS}
+    return [part for part in parts if part.path.parent.name == ".claude" and part.path.name in names]
 
 
 def _templates(root: Path) -> list[Path]:
@@ -148,7 +157,7 @@ def _at(data: object, path: str) -> object:
     return data
 
 
-def _obeyed(workspace: Path, home: Path | None, trusted: TrustStore) -> tuple[tuple[ProjectPart, ...], tuple[Path, ...]]:
+def _obeyed(workspace: Path, home: Path | None, is_trusted: IsTrusted) -> tuple[tuple[ProjectPart, ...], tuple[Path, ...]]:
     """Files that are there and can be accepted, wherever they lead, and those that cannot. What lies in the home folder itself is the user's own."""
     folders = list(takewhile(lambda folder: folder != home, (workspace, *workspace.parents)))
     top = next((number for number, folder in enumerate(folders) if os.path.lexists(folder / ".git")), 0)
@@ -168,7 +177,7 @@ def _obeyed(workspace: Path, home: Path | None, trusted: TrustStore) -> tuple[tu
         except ConfigError:
             unreadable.append(path)
         else:
-            parts.append(ProjectPart(path, content, trusted.is_trusted(path, content)))
+            parts.append(ProjectPart(path, content, is_trusted(path, content)))
     return tuple(parts), tuple(unreadable)
 
 
