@@ -127,10 +127,12 @@ class Settings:
 
     def explain(self, path: str) -> Explained:
         """The value of a path, its source and what it shadows; `ConfigError` with the nearest path when there is no such."""
-        if path.startswith("agents."):
+        parts = path_parts(path)
+        if parts[0] == "agents" and len(parts) > 1:
             return self._explain_agent(path)
-        if path.startswith(f"{TABLE}."):
+        if parts[0] == TABLE and len(parts) > 1:
             return self._explain_server(path)
+        path = ".".join(parts)
         setting = _declared(path)
         return _explained(path, setting, self._effective(setting), self._given(path))
 

@@ -324,6 +324,8 @@ def _leaves(value: object) -> Iterator[object]:
 
 
 def _carried(name: str, value: object) -> object:
+    if value is False:  # takes the variable away
+        return value
     if isinstance(value, Mapping) or is_secret_name(name):
         return _secret(value)
     return value
