@@ -391,8 +391,8 @@ def _explained(path: str, setting: Setting, effective: tuple[str, SettingValue],
 
 
 def _shown(setting: Setting, value: SettingValue) -> Any:
-    """As it may be shown: a command may hold secrets like any other."""
-    return showable(setting.name, _json(value)) if setting.is_command else _json(value)
+    """As it may be shown: a command or an address in a list may hold secrets like any other."""
+    return showable(setting.name, _json(value)) if setting.type == "list" else _json(value)
 
 
 def _json(value: SettingValue) -> Any:

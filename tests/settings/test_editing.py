@@ -466,3 +466,13 @@ def test_a_setting_whose_path_is_in_quotes_is_explained_as_what_it_is(place: Pla
     done = set_(place, 'limits."turn_timeout"', "5m")
 
     assert (done.settings.explain('limits."turn_timeout"').path, done.settings.explain("limits.turn_timeout").value) == ("limits.turn_timeout", "5m")
+
+
+def test_a_password_in_a_wanted_plugins_address_is_neither_taken_nor_shown(place: Place) -> None:
+    wanted = "acme @ https://user:canary@host/x.whl"
+    with pytest.raises(ConfigError, match="a secret on the command line"):
+        set_(place, "plugins.wanted", wanted)
+    place.user(f'[plugins]\nwanted = ["{wanted}"]\n')
+
+    assert place.load().explain("plugins.wanted").value == ["acme @ https://***@host/x.whl"]
+    assert place.load().value("plugins.wanted") == (wanted,)
