@@ -116,6 +116,14 @@ class Service:
         self._workers.start(lambda: self._carry_out(run, served, session, order))
         return run
 
+    def go_on(self, session: Session, end: int, order: Order) -> Run | None:
+        """Begin the turn of that index; `None` where another one follows the turn before it already or is about to, or that one is gone."""
+        with self._lock:
+            runs, log = self.served(session.id).runs, self.store.log(session.id)
+            if any(not run.ended.is_set() and not run.is_waiting for run in runs) or log.next_index != end or log.get(end - 1) is None:
+                return None
+            return self.take(session, order)
+
     def run_of(self, session: str, turn: int) -> Run | None:
         """The run that took that turn here, if its events are still held."""
         with self._lock:

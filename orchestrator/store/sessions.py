@@ -24,7 +24,10 @@ _SHOWN = 10
 
 
 def create(connection: sqlite3.Connection, session: Session, *, first: bool = False, now: datetime, platform: str) -> None:
-    """Raises `UsageError` for an id or name that cannot be used or a name that is taken, `StoreError` for an id that is taken or, `first`, a workspace that has a session."""
+    """Raises `UsageError` for an id or name that cannot be used or a name that is taken.
+
+    Raises `StoreError` for an id that is taken or, `first`, for a workspace that has a session.
+    """
     _usable(session.id, "session id")
     if session.name is not None:
         _usable(session.name, "session name")
