@@ -54,9 +54,12 @@ class _Row:
     places: list[int] = field(default_factory=list)
     sums: list[tuple[int, int, int, int, int, int]] = field(default_factory=lambda: [(0, 0, 0, 0, 0, 0)])
     """Full, short, full tokens, short tokens, turns, results that can be shortened."""
+    shorts: list[int] = field(default_factory=lambda: [0])
+    """The second of the sums alone, to search in."""
 
     def add(self, unit: _Unit) -> None:
         full, short, full_tokens, short_tokens, turns, results = self.sums[-1]
+        self.shorts.append(short + unit.short)
         self.units.append(unit)
         self.places.append(unit.place)
         self.sums.append(
@@ -68,21 +71,14 @@ class _Row:
             self.units.pop()
             self.places.pop()
             self.sums.pop()
+            self.shorts.pop()
 
     def at(self, place: int) -> int:
         return bisect_left(self.places, place)
 
     def newest_within(self, first: int, end: int, room: int) -> int:
         """Where the newest units begin that fit the room, all shortened."""
-        goal = self.sums[end][1] - room
-        low, high = first, end
-        while low < high:
-            middle = (low + high) // 2
-            if self.sums[middle][1] >= goal:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return bisect_left(self.shorts, self.shorts[end] - room, first, end)
 
 
 class Ledger:

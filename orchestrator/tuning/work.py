@@ -13,6 +13,7 @@ from pathlib import Path
 
 from orchestrator.clock import SystemClock
 from orchestrator.percepts import Percept
+from orchestrator.receipts import from_stored_text
 from orchestrator.session import Turn, TurnLog
 from orchestrator.store import Store
 from orchestrator.store.sqlite import open_store
@@ -94,7 +95,7 @@ def _replayed(job: Job, store: Store, identities: Sequence[str]) -> Outcome:
 def _pasts(store: Store, identities: Sequence[str]) -> Iterator[Past]:
     for identity in identities:
         with store.snapshot():
-            yield past_of(store.find(identity, ""), _all_turns(store.log(identity)), store.receipts(identity))
+            yield past_of(store.find(identity, ""), _all_turns(store.log(identity)), store.receipts_by(identity, from_stored_text))
 
 
 def _all_turns(log: TurnLog) -> list[Turn]:
