@@ -132,6 +132,8 @@ class Case:
     steps_tokens: int = 0
     """What its own conversation holds of the turn beside the prompt: what was said, called and given."""
     memo: dict[tuple[object, ...], tuple[Sent, Conversation | None]] = field(default_factory=dict)
+    whole: dict[tuple[object, ...], tuple[tuple[int, int], tuple[Sent, Conversation | None]]] = field(default_factory=dict)
+    """What is sent where nothing is cut short, with the least budget and the least limit of digests under which nothing is."""
     decisions: dict[tuple[object, ...], Decision | None] = field(default_factory=dict)
     texts: dict[tuple[object, ...], str] = field(default_factory=dict)
     """Orientations."""

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from orchestrator.attachments import without_attachments
 from orchestrator.clock import parse_time
+from orchestrator.context.digest import digest_limits
 from orchestrator.context.orientation import brief_of
 from orchestrator.history.budget import PART_OVERHEAD, estimate_tokens, limit_chars
 from orchestrator.history.ratio import ASSUMED, ratio_of, text_since
@@ -77,6 +78,7 @@ class Replay:
         for item in self._past.turns:
             self._log.at(item.turn.index)
             self._digests.forget()
+            self._script.forget()
             self._weighings.clear()
             done = self._turn(item)
             self._note(item)
@@ -334,12 +336,20 @@ class Replay:
         decided = None if decision is None else (decision.mode, len(decision.reasons), decision.reasons[0].rule)
         digests = limits.context_budget_chars if case.keeps or decision is not None else None
         key = (decided, budget, digests, remembers, need, state)
-        if key not in case.memo:
+        if key in case.memo:
+            return case.memo[key]
+        alike = (decided, remembers, need, state)
+        known = case.whole.get(alike)
+        if known is not None and _suffices(known[0], budget[0], digest_limits(limits.context_budget_chars, budget[0])):
+            case.memo[key] = known[1]
+        else:
             desk = Desk(self._digests, self._script, self._facts, lambda: self._ledger(case), lambda: self._new(case, budget[1]))
             goes_on = None if state is None or state.role is not case.turn.role or self._starts(case, decision, state) else state
             weighing = Weighing(desk, case, limits, decision, need, goes_on, budget)
             sent = weighing.sent()
             case.memo[key] = sent, weighing.after(sent, state) if case.keeps else None
+            if weighing.enough is not None:
+                case.whole[alike] = weighing.enough, case.memo[key]
         return case.memo[key]
 
     def _weighing(self, case: Case, limits: Limits, need: ToldNeed) -> PrimaryWeighing:
@@ -395,6 +405,10 @@ def _output(turn: Turn) -> int:
     """Tokens of the answer: as they were counted, else as its texts are estimated."""
     counted = None if turn.usage is None else turn.usage.output_tokens
     return sum(estimate_tokens(part_text(step)) for step in turn.steps if not isinstance(step, ToolResult)) if counted is None else counted
+
+
+def _suffices(enough: tuple[int, int], budget: int | None, digests: int | None) -> bool:
+    return (budget is None or budget >= enough[0]) and (digests is None or digests >= enough[1])
 
 
 def _remembering(case: Case, limits: Limits) -> object:

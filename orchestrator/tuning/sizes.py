@@ -46,6 +46,18 @@ class _Unit(NamedTuple):
     savings: tuple[tuple[int, int], ...] = ()
 
 
+class _Stretch(NamedTuple):
+    """All units from a place on, with the pending one."""
+
+    asked: tuple[int, int | None]
+    """From where on, and which turn goes on."""
+    first: int
+    end: int
+    pending: _Unit | None
+    sizes: tuple[int, int, int, int]
+    """Full, short, full tokens, turns."""
+
+
 @dataclass(slots=True)
 class _Row:
     """Units in order with running sums, so that the sizes of any stretch are two look-ups."""
@@ -87,6 +99,8 @@ class Ledger:
     def __init__(self, log: PastLog, turns: Sequence[Turn], viewer: Viewer, profile: WireProfile) -> None:
         self._log, self._turns, self._viewer, self._profile = log, turns, viewer, profile
         self._known, self._reached = 0, -1
+        self._stretch: _Stretch | None = None
+        """What was measured last: it is asked for again with another room."""
         self._all, self._escalation, self._primary = _Row(), _Row(), _Row()
         self._pending: dict[int, _Unit] = {}
         self._frames: dict[tuple[str, Role, Outcome], int] = {}
@@ -95,21 +109,31 @@ class Ledger:
         """As `history.fit.fit` for the turn with that index. `returning` is the boundary, in that mode."""
         if index != self._reached:
             self._catch_up(index)
-        pending = None if continuing is None else self._pending_unit(continuing)
-        row = self._all
-        first, end = row.at(scope.start), len(row.units)
-        if pending is not None and row.places and row.places[-1] == continuing:
-            end -= 1
-        full, short, tokens, turns = _between(row.sums[first], row.sums[end])
-        if pending is not None:
-            full, short, tokens = full + pending.full, short + pending.short, tokens + pending.full_tokens
-            turns += 1
+        stretch = self._stretch
+        if stretch is None or stretch.asked != (scope.start, continuing):
+            stretch = self._stretch = self._measured(scope.start, continuing)
+        full, short, tokens, turns = stretch.sizes
         if available is None or full <= available:
             return Fit(full, tokens, turns, key=(scope.start, index))
         room = available - reserve
         if short <= room:
-            return self._shortened(full, tokens, turns, full - room, [*row.units[first:end], *([] if pending is None else [pending])], (scope.start, index))
+            return self._shortened(full, tokens, turns, full - room, self._units(stretch), (scope.start, index))
         return self._kept(index, scope, room, available, reserve, returning, continuing, turns)
+
+    def _measured(self, start: int, continuing: int | None) -> _Stretch:
+        pending = None if continuing is None else self._pending_unit(continuing)
+        row = self._all
+        first, end = row.at(start), len(row.units)
+        if pending is not None and row.places and row.places[-1] == continuing:
+            end -= 1
+        full, short, tokens, turns = _between(row.sums[first], row.sums[end])
+        if pending is not None:
+            full, short, tokens, turns = full + pending.full, short + pending.short, tokens + pending.full_tokens, turns + 1
+        return _Stretch((start, continuing), first, end, pending, (full, short, tokens, turns))
+
+    def _units(self, stretch: _Stretch) -> Sequence[_Unit]:
+        units = self._all.units[stretch.first : stretch.end]
+        return units if stretch.pending is None else [*units, stretch.pending]
 
     def _shortened(self, full: int, tokens: int, turns: int, excess: int, units: Sequence[_Unit], key: tuple[int, ...]) -> Fit:
         count = 0
@@ -180,7 +204,7 @@ class Ledger:
             if turn.outcome in TOLD:
                 self._add(turn)
         self._log.at(index)
-        self._reached = index
+        self._reached, self._stretch = index, None
 
     def _add(self, turn: Turn) -> None:
         unit = Unit((turn,)) if turn.continues is None else next(keep_order(self._log.at(turn.index + 1), Scope("all", turn.index)))

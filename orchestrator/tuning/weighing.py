@@ -23,7 +23,7 @@ from orchestrator.settings.limits import Limits
 from orchestrator.tuning.cases import Case, Chosen, Conversation, Sent, ToldNeed
 from orchestrator.tuning.facts import Facts, Told
 from orchestrator.tuning.sizes import Fit, Ledger
-from orchestrator.tuning.telling import Digests, Script
+from orchestrator.tuning.telling import NO_DIGEST, NOTHING, Digests, Excerpt, Script
 
 _OVERHEAD = " " * PART_OVERHEAD
 _ALL = Scope("all")
@@ -67,7 +67,9 @@ class Weighing:
         self._start = None if self._scope.name == "none" else self._scope.start
         self._lost = case.receipt.conversation_lost or any(reason.rule in LOST for reason in self._reasons)
         self._facts = desk.facts.choose(case, limits, goes_on if self._mode is not Mode.RETURNING else None)
-        self._activity = self._prior = ""
+        self._activity = self._prior = NOTHING
+        self.enough: tuple[int, int] | None = None
+        """The least budget and the least limit of digests that send the same, where nothing is cut short or left out."""
 
     def sent(self) -> Sent:
         rules = tuple([reason.rule for reason in self._reasons])
@@ -98,8 +100,8 @@ class Weighing:
             case.turn.index,
             system,
             tokens,
-            self._activity,
-            self._prior,
+            self._activity.text,
+            self._prior.text,
             told,
             held + self._context_tokens + case.prompt_tokens + case.steps_tokens,
         )
@@ -121,7 +123,13 @@ class Weighing:
             line = reserve
         if limit is not None and total > limit:
             raise _Refused
+        self._note_enough(total, fit)
         return told, fit
+
+    def _note_enough(self, total: int, fit: Fit) -> None:
+        case, activity, prior = self._case, self._activity.enough, self._prior.enough
+        if activity is not None and prior is not None and case.asking is None and not case.ratio.measured and not (fit.dropped or fit.shortened or fit.rounds):
+            self.enough = total, max(activity, prior)
 
     def _shrunk(self, digests: int | None, room: int | None) -> tuple[int | None, str]:
         told = self._orientation(digests)
@@ -170,16 +178,17 @@ class Weighing:
         case = self._case
         self._activity = self._desk.digests.activity(self._away_since, self._start, digests)
         self._prior = self._told_prior(digests)
-        key = (self._mode, self._need, self._activity, self._prior, None if case.asking is None else digests, self._goes_on, self._lost)
+        activity, prior = self._activity.text, self._prior.text
+        key = (self._mode, self._need, activity, prior, None if case.asking is None else digests, self._goes_on, self._lost)
         if key not in case.texts:
-            case.texts[key] = self._desk.script.orientation(self._situation(self._activity, self._prior, digests))
+            case.texts[key] = self._desk.script.orientation(self._situation(activity, prior, digests))
         told = case.texts[key]
         return self._desk.script.with_line(told, not_shown, rounds) if not_shown or rounds else told
 
-    def _told_prior(self, digests: int | None) -> str:
+    def _told_prior(self, digests: int | None) -> Excerpt:
         if self._mode is None:
             return self._desk.digests.since(self._away_since, digests)
-        return self._desk.digests.prior(self._start, digests) if self._mode in _FULL else ""
+        return self._desk.digests.prior(self._start, digests) if self._mode in _FULL else NO_DIGEST
 
     @property
     def _away_since(self) -> int:
