@@ -131,6 +131,8 @@ class Case:
     """Static text of the agent's own conversation."""
     steps_tokens: int = 0
     """What its own conversation holds of the turn beside the prompt: what was said, called and given."""
+    static_tokens: int | None = None
+    """Of static text and tools, for an agent without a conversation of its own; made where it is first asked for."""
     memo: dict[tuple[object, ...], tuple[Sent, Conversation | None]] = field(default_factory=dict)
     whole: dict[tuple[object, ...], tuple[tuple[int, int], tuple[Sent, Conversation | None]]] = field(default_factory=dict)
     """What is sent where nothing is cut short, with the least budget and the least limit of digests under which nothing is."""

@@ -20,7 +20,7 @@ from orchestrator.percepts import Percept
 from orchestrator.planning.case import BRIEF_LENGTH
 from orchestrator.receipts import NeedReport, Receipt
 from orchestrator.routing import route
-from orchestrator.session import TOLD, Role, State, Turn, last_escalation_boundary
+from orchestrator.session import COMPLETED, TOLD, Role, State, Turn
 from orchestrator.settings.limits import Limits
 from orchestrator.tags import neutralise
 from orchestrator.tuning.cases import UNKNOWN_READER, Case, Conversation, Reader, Sent, ToldNeed
@@ -64,6 +64,8 @@ class Replay:
         self._seen: set[tuple[str, Role]] = set()
         self._counted: set[str] = set()
         self._need: NeedReport | None = None
+        self._boundary = 0
+        """After the last escalation turn."""
         self._budgets: dict[tuple[int, int | None, int | None], Budget] = {}
         self._need_texts: dict[tuple[int, int], str] = {}
         self._limits: dict[tuple[str, int], list[Limits]] = {}
@@ -220,7 +222,7 @@ class Replay:
             prompt_tokens=estimate_tokens(prompt + " " * PART_OVERHEAD),
             output=_output(turn),
             ratio=ASSUMED if keeps or turn.agent not in self._counted else ratio_of(self._log, role=way.role, agent=turn.agent, model=turn.model_requested),
-            boundary=last_escalation_boundary(self._log) if facts is None else 0 if last is None else last + 1,
+            boundary=self._boundary if facts is None else 0 if last is None else last + 1,
             brief=None if brief is None else brief_of(without_attachments(said)) if brief.source == "prompt" else "x" * brief.chars,
             brief_given=brief is not None and brief.source != "prompt" and not brief.carried,
             asking=self._log.get(last) if waiting and last is not None else None,
@@ -249,6 +251,8 @@ class Replay:
         turn, receipt = item.turn, item.receipt
         if turn.usage is not None and turn.usage.sent_chars:
             self._counted.add(turn.agent)
+        if turn.role is Role.ESCALATION and turn.outcome in COMPLETED:
+            self._boundary = turn.index + 1
         if turn.outcome in TOLD:
             self._seen.add((turn.agent, turn.role))
         if receipt is not None and receipt.report.need.turn_index is not None:

@@ -248,12 +248,14 @@ class Weighing:
     def _own_tokens(self, told: str) -> tuple[int, int, int, int]:
         """Static text that is new, the system text where it is sent again, the orientation, the facts."""
         system, context = self._own_texts(told)
-        orientation, percepts = estimate_tokens(told), self._facts.tokens
+        plain, wide = _letters(told)
+        orientation, percepts = math.ceil(plain / CHARS_PER_TOKEN + wide), self._facts.tokens
         if self._goes_on is None:
-            self._system, self._system_tokens = system, _tokens_with(system, told) + self._case.reader.wide_tokens
+            self._system = system
+            self._system_tokens = math.ceil((system - len(told) + plain) / CHARS_PER_TOKEN + wide) + self._case.reader.wide_tokens
             self._context_tokens = math.ceil(context / CHARS_PER_TOKEN)
             return max(0, self._system_tokens + self._context_tokens - orientation - percepts), 0, orientation, percepts
-        self._context_tokens = _tokens_with(context, told)
+        self._context_tokens = math.ceil((context - len(told) + plain) / CHARS_PER_TOKEN + wide)
         return max(0, self._context_tokens - orientation - percepts), self._goes_on.system_tokens, orientation, percepts
 
 
@@ -261,14 +263,13 @@ def _delivered(state: Conversation) -> dict[str, str]:
     return {"primary_activity": mark_of(state.activity), "prior_escalation": mark_of(state.prior)}
 
 
-def _tokens_with(chars: int, told: str) -> int:
-    """Tokens of a text with so many characters, all of them ASCII but those of a text that stands in it."""
-    if told.isascii():
-        return math.ceil(chars / CHARS_PER_TOKEN)
-    data = told.encode("utf-8", "surrogatepass")
+def _letters(text: str) -> tuple[int, int]:
+    """How many ASCII characters it has, and the UTF-8 bytes of the others: what its tokens are estimated by."""
+    if text.isascii():
+        return len(text), 0
+    data = text.encode("utf-8", "surrogatepass")
     plain = len(data.decode("ascii", "ignore"))
-    wide = len(data) - plain
-    return math.ceil((chars - len(told) + plain) / CHARS_PER_TOKEN + wide)
+    return plain, len(data) - plain
 
 
 class PrimaryWeighing:
@@ -326,8 +327,10 @@ def _primary_situation(case: Case, need: ToldNeed) -> Situation:
 
 def _sent(desk: Desk, case: Case, chosen: Chosen, told: str, facts: Told, fit: Fit) -> Sent:
     """The figures of an agent without a conversation of its own."""
-    parts = case.receipt.report.budget.parts
-    static = math.ceil(parts["system"] / CHARS_PER_TOKEN) + case.reader.wide_tokens + _tool_tokens(parts["tools"])
+    static = case.static_tokens
+    if static is None:
+        parts = case.receipt.report.budget.parts
+        static = case.static_tokens = math.ceil(parts["system"] / CHARS_PER_TOKEN) + case.reader.wide_tokens + _tool_tokens(parts["tools"])
     orientation = estimate_tokens(told + _OVERHEAD) if told.strip() else 0
     first, again = (0, static) if case.repeats_static else (static, 0)
     return _figures(desk, case, chosen, (first, orientation, facts.tokens, case.prompt_tokens, fit.tokens, again), facts, fit, key=(told, facts.ids, fit.key))
