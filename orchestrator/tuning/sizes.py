@@ -56,6 +56,10 @@ class _Stretch(NamedTuple):
     pending: _Unit | None
     sizes: tuple[int, int, int, int]
     """Full, short, full tokens, turns."""
+    newest: _Unit | None
+    """The one that is kept before all others."""
+    others: int
+    """Where those end that are older."""
 
 
 @dataclass(slots=True)
@@ -118,7 +122,30 @@ class Ledger:
         room = available - reserve
         if short <= room:
             return self._shortened(full, tokens, turns, full - room, self._units(stretch), (scope.start, index))
-        return self._kept(index, scope, room, available, reserve, returning, continuing, turns)
+        newest = stretch.newest
+        if newest is None:
+            return Fit()
+        if newest.short > room:
+            return self._without_rounds(index, scope, available, reserve, returning, continuing, turns)
+        if returning is None:
+            return self._newest_kept(stretch, newest, room)
+        return self._kept(newest, returning, room - newest.short, turns)
+
+    def _newest_kept(self, stretch: _Stretch, newest: _Unit, room: int) -> Fit:
+        """The oldest go first."""
+        row, end = self._all, stretch.others
+        begin = row.newest_within(stretch.first, end, room - newest.short)
+        before, after = row.sums[begin], row.sums[end]
+        sent = newest.turns + after[4] - before[4]
+        return Fit(
+            newest.short + after[1] - before[1],
+            newest.short_tokens + after[3] - before[3],
+            sent,
+            stretch.sizes[3] - sent,
+            _cut(newest) + after[5] - before[5],
+            0,
+            (newest.place, begin),
+        )
 
     def _measured(self, start: int, continuing: int | None) -> _Stretch:
         pending = None if continuing is None else self._pending_unit(continuing)
@@ -129,7 +156,10 @@ class Ledger:
         full, short, tokens, turns = _between(row.sums[first], row.sums[end])
         if pending is not None:
             full, short, tokens, turns = full + pending.full, short + pending.short, tokens + pending.full_tokens, turns + 1
-        return _Stretch((start, continuing), first, end, pending, (full, short, tokens, turns))
+        newest, others = pending, end
+        if newest is None and end and row.units[end - 1].place >= start:
+            newest, others = row.units[end - 1], end - 1
+        return _Stretch((start, continuing), first, end, pending, (full, short, tokens, turns), newest, others)
 
     def _units(self, stretch: _Stretch) -> Sequence[_Unit]:
         units = self._all.units[stretch.first : stretch.end]
@@ -145,15 +175,10 @@ class Ledger:
                     excess, full, tokens, count = excess - chars, full - chars, tokens - saved, count + 1
         return Fit(full, tokens, turns, shortened=count, key=(*key, count))
 
-    def _kept(self, index: int, scope: Scope, room: int, available: int, reserve: int, returning: int | None, continuing: int | None, turns: int) -> Fit:
-        newest, stretches = self._order(index, scope, returning, continuing)
-        if newest is None:
-            return Fit()
-        if newest.short > room:
-            return self._without_rounds(index, scope, available, reserve, returning, continuing, turns)
-        room -= newest.short
+    def _kept(self, newest: _Unit, returning: int, room: int, turns: int) -> Fit:
+        """Stretches in their order, each given up from its oldest on, the last stretch first."""
         chars, tokens, sent, cut, key = newest.short, newest.short_tokens, newest.turns, _cut(newest), [newest.place]
-        for row, first, end in stretches:
+        for row, first, end in self._order(newest.place, returning):
             begin = row.newest_within(first, end, room)
             before, after = row.sums[begin], row.sums[end]
             short = after[1] - before[1]
@@ -163,21 +188,11 @@ class Ledger:
                 break
         return Fit(chars, tokens, sent, dropped=turns - sent, shortened=cut, key=tuple(key))
 
-    def _order(self, index: int, scope: Scope, returning: int | None, continuing: int | None) -> tuple[_Unit | None, Sequence[tuple[_Row, int, int]]]:
-        """The newest unit, then stretches of the others, each given up from its oldest on, the last stretch first."""
-        end = len(self._all.units)
-        pending = None if continuing is None else self._pending_unit(continuing)
-        if end and (pending is None or self._all.places[-1] == continuing):
-            end -= 1
-        newest = pending or (self._all.units[end] if len(self._all.units) > end else None)
-        if newest is None or (pending is None and newest.place < scope.start):
-            return None, ()
-        if returning is None:
-            return newest, [(self._all, self._all.at(scope.start), end)]
-        place, escalation, primary = newest.place, self._escalation, self._primary
-        middle = primary.at(returning)
-        end = primary.at(place)
-        return newest, [(escalation, 0, escalation.at(place)), (primary, 0, min(middle, end)), (primary, middle, max(middle, end))]
+    def _order(self, newest: int, returning: int) -> Sequence[tuple[_Row, int, int]]:
+        """In `returning`: what escalation agents did, then the turns before the boundary, then those after it."""
+        escalation, primary = self._escalation, self._primary
+        middle, end = primary.at(returning), primary.at(newest)
+        return [(escalation, 0, escalation.at(newest)), (primary, 0, min(middle, end)), (primary, middle, max(middle, end))]
 
     def _without_rounds(self, index: int, scope: Scope, available: int, reserve: int, returning: int | None, continuing: int | None, turns: int) -> Fit:
         """The newest turn alone is too large: as it is fitted in earnest."""

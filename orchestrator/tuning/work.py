@@ -23,7 +23,8 @@ from orchestrator.tuning.sweep import Outcome, Task, replay
 
 FEW_TURNS = 8_000
 """So many take about as long as starting processes does."""
-_CHUNK_TURNS = 4_000
+_LEAST_TURNS = 2_000
+"""For less than that, nothing is handed to another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def replay_stored(job: Job, store: Store, sessions: Sequence[tuple[str, int]], *
     outcome = Outcome(len(job.task.variants))
     # Started anew, not forked: this process may have threads, and has the store open.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
-        for part in pool.map(_in_worker, ((job, chunk) for chunk in _chunks(sessions))):
+        for part in pool.map(_in_worker, ((job, chunk) for chunk in _chunks(sessions, workers))):
             outcome.merge(part)
     return outcome
 
@@ -58,15 +59,17 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _chunks(sessions: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
-    """The longest first, so that no process is left with a long one at the end; small ones together."""
+def _chunks(sessions: Sequence[tuple[str, int]], workers: int) -> Iterator[list[str]]:
+    """The longest sessions first, and ever fewer at a time, so that all processes end at about the same time."""
+    left = sum(turns for _, turns in sessions)
     chunk: list[str] = []
     size = 0
     for identity, turns in sorted(sessions, key=lambda item: -item[1]):
         chunk.append(identity)
         size += turns
-        if size >= _CHUNK_TURNS:
+        if size >= max(_LEAST_TURNS, left // (4 * workers)):
             yield chunk
+            left -= size
             chunk, size = [], 0
     if chunk:
         yield chunk
