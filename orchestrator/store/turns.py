@@ -62,9 +62,7 @@ def put_receipt(connection: sqlite3.Connection, session: str, index: int, receip
         )
 
 
-def receipts(
-    connection: sqlite3.Connection, session: str, notice: Callable[[str], None], quickly: Callable[[str], T | None]
-) -> Mapping[int, T | Receipt]:
+def receipts(connection: sqlite3.Connection, session: str, notice: Callable[[str], None], quickly: Callable[[str], T | None]) -> Mapping[int, T | Receipt]:
     """By the index of the turn, what `quickly` makes of it or else its JSON; one that cannot be read is left out and reported."""
     found = connection.execute("SELECT idx, payload FROM turns JOIN receipts ON receipts.turn = turns.id WHERE session = ? ORDER BY idx", (session,))
     read: dict[int, T | Receipt] = {}

@@ -165,11 +165,16 @@ def replay(pasts: Iterable[Past], task: Task, templates: Templates, percepts: Ma
     """All of them, in this process."""
     outcome, script = Outcome(len(task.variants)), Script(templates)
     for past in pasts:
-        outcome.sessions += 1
-        for done in Replay(past, task.variants, task.readers, script, percepts).turns():
-            if task.means(done.past.turn):
-                _count(outcome, past.session.id, done)
+        replay_into(outcome, past, task, script, percepts)
     return outcome
+
+
+def replay_into(outcome: Outcome, past: Past, task: Task, script: Script, percepts: Mapping[str, Percept]) -> None:
+    """One more session."""
+    outcome.sessions += 1
+    for done in Replay(past, task.variants, task.readers, script, percepts).turns():
+        if task.means(done.past.turn):
+            _count(outcome, past.session.id, done)
 
 
 def _count(outcome: Outcome, session: str, done: Replayed) -> None:
