@@ -13,7 +13,7 @@ from orchestrator.plugins import PluginReport, missing_kind
 from orchestrator.providers import AgentContext, Capabilities, Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import LIMITS
-from orchestrator.settings.files import decode_text, read_bytes, shown_path
+from orchestrator.settings.files import decode_text, read_bytes, read_found, shown_path
 from orchestrator.settings.known import KnownSecrets, resolved_secrets, written_secrets
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
@@ -134,8 +134,8 @@ def kind_problems(agents: Iterable[AgentConfig], kinds: Mapping[str, ProviderKin
     ]
 
 
-def agent_prompt(config: AgentConfig, *, accepts: Callable[[Path, bytes], bool] = lambda *_: True) -> str:
-    """The agent's own instructions, from `prompt` or `prompt_file`; empty when it has none.
+def agent_prompt(config: AgentConfig, *, found: bool = False, accepts: Callable[[Path, bytes], bool] = lambda *_: True) -> str:
+    """The agent's own instructions, from `prompt` or `prompt_file`; empty when it has none. One that was `found` came with a clone.
 
     Raises `ConfigError` for a file that cannot be read, and for one that `accepts` does not let through.
     """
@@ -144,7 +144,7 @@ def agent_prompt(config: AgentConfig, *, accepts: Callable[[Path, bytes], bool] 
         return config.prompt or ""
     where = f"agents.{config.name}.prompt_file ({config.sources.get('prompt_file', 'default')})"
     try:
-        content = read_bytes(file)
+        content = read_found(file) if found else read_bytes(file)
         text = decode_text(content, file)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.message}", hint=error.hint) from error

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from orchestrator.agents import agent_prompt, build_provider, tool_environ
 from orchestrator.errors import ConfigError
@@ -15,12 +16,13 @@ from orchestrator.mcp_client.servers import Offer, ToolServers
 from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
-from orchestrator.settings.files import shown_path
 from orchestrator.settings.known import KnownSecrets
+from orchestrator.settings.lending import lent_credentials
 from orchestrator.settings.limits import Limits
-from orchestrator.settings.project import leads_into, named_parts
+from orchestrator.settings.named_files import Places, leads_into
+from orchestrator.settings.problems import raise_problems
 from orchestrator.settings.resolution import Settings
-from orchestrator.settings.tool_servers import TABLE
+from orchestrator.settings.tool_servers import TABLE, ToolServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Crew:
         self._built: dict[str, Agent] = {}
         self._held = dict(self._held_servers())
         """Servers that are not started, by name, and why."""
-        accepted = [server for server in settings.servers.values() if server.name not in self._held]
+        accepted = [self.accepted_server(name) for name in settings.servers if name not in self._held]
         self.tool_servers = ToolServers(accepted, environ=environ, workspace=workspace, listings=listings)
         """The MCP servers whose tools they are offered."""
 
@@ -112,7 +114,8 @@ class Crew:
         """Raises `ConfigError` for a name that is not configured, `PluginError` for a kind that is not installed."""
         if name not in self._built:
             config = self._settings.agent(name)
-            self._require_accepted(f"agents.{name}", config.options, config.sources)
+            self._keep_credentials(config)
+            config = replace(config, options=self._accepted(f"agents.{name}", config.options, config.sources))
             others = self._settings.agents.values()
             provider = build_provider(
                 config,
@@ -129,7 +132,7 @@ class Crew:
             limits = self._revise(self._settings.limits(name))
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)
-            self._built[name] = Agent(name, config.provider, provider, limits, agent_prompt(config, accepts=self._accepts(config)), config.extra_tools)
+            self._built[name] = Agent(name, config.provider, provider, limits, self._prompt(config), config.extra_tools)
         return self._built[name]
 
     def offered(self, agent: str, *, room: int | None, taken: Iterable[str]) -> Offer:
@@ -154,35 +157,44 @@ class Crew:
         finally:
             self.tool_servers.close()
 
-    def require_accepted_server(self, name: str) -> None:
-        """Raises `ConfigError` for a server of the project's with a file that is not accepted as it is now."""
+    def accepted_server(self, name: str) -> ToolServer:
+        """A server with the files of the project that it names in their places. Raises `ConfigError` for one that is not accepted as it is now."""
         server = self._settings.servers[name]
         words = {"command": server.command, "args": server.args, "env": server.env, "headers": server.headers}
-        self._require_accepted(f"{TABLE}.{name}", words, server.sources)
+        placed = self._accepted(f"{TABLE}.{name}", words, server.sources)
+        return replace(server, args=placed["args"], env=placed["env"])
 
-    def _require_accepted(self, owner: str, values: Mapping[str, object], sources: Mapping[str, str]) -> None:
-        """A file of the project's own counts only as the user has accepted it, like the file that names it (page 5)."""
-        project = self._settings.project_file
-        named = {key: value for key, value in values.items() if project is not None and sources.get(key) == f"file:{project}"}
-        for key, value in named.items():
-            for part in named_parts(project.parent, value, self._trusted) if project is not None else ():
-                if not part.accepted:
-                    text = f"{owner}.{key} ({sources[key]}): {shown_path(part.path)} is not accepted as it is now"
-                    raise ConfigError(text, hint="`escalera trust` shows it and accepts it")
+    def _accepted(self, owner: str, values: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
+        """The values with the project's own files in their places, all of which the user has accepted as they are."""
+        file = self._settings.project_file
+        if file is None:
+            return dict(values)
+        places = Places(file.parent, Path(self._workspace))
+        named = {key: places.placed(key, value) for key, value in values.items() if sources.get(key) == f"file:{file}"}
+        places.require_accepted(owner, named, sources, self._trusted)
+        return {**values, **named}
+
+    def _keep_credentials(self, config: AgentConfig) -> None:
+        """What its provider signs in with by itself goes to no address of the project's. Raises `ConfigError`."""
+        file, kind = self._settings.project_file, self._kinds.get(config.provider)
+        if file is not None and kind is not None:
+            variables, environ = kind.environment, self._environ
+            raise_problems(lent_credentials(config, self._settings.layers, variables=variables, environ=environ, project=f"file:{file}"))
 
     def _held_servers(self) -> Iterator[tuple[str, str]]:
         for name in self._settings.servers:
             try:
-                self.require_accepted_server(name)
+                self.accepted_server(name)
             except ConfigError as error:
                 yield name, f"{error.message}: {error.hint}"
 
-    def _accepts(self, config: AgentConfig) -> Callable[[Path, bytes], bool]:
+    def _prompt(self, config: AgentConfig) -> str:
         """A prompt file of the project's own counts only as the user has accepted it, like the file that names it (page 5)."""
         project, prompt = self._settings.project_file, config.prompt_file
         if project is None or prompt is None or config.sources.get("prompt_file") != f"file:{project}":
-            return lambda *_: True
-        return self._trusted if project.parent in prompt.parents or leads_into(project.parent, prompt) else lambda *_: True
+            return agent_prompt(config)
+        is_theirs = project.parent in prompt.parents or leads_into(project.parent, prompt)
+        return agent_prompt(config, found=True, accepts=self._trusted if is_theirs else lambda *_: True)
 
     def _named(self, role: str) -> str | None:
         name: str | None = self._settings.explain(role).value

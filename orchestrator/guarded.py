@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +39,10 @@ class Guarded:
     def run(self, request: Request, *, cancel: Cancel, ask: Ask) -> Iterator[Event]:
         events = None
         try:
-            events = iter(self._provider.run(request, cancel=cancel, ask=ask))
+            given = self._provider.run(request, cancel=cancel, ask=ask)
+            if not isinstance(given, Iterable):
+                raise PluginError(f"agents.{request.agent}: its provider's run gave {type(given).__name__} instead of events", hint=BROKEN)
+            events = iter(given)
             for event in events:
                 yield replace(event, text=self._known.mask(event.text)) if isinstance(event, Notice) and isinstance(event.text, str) else event
         except EscaleraError as error:

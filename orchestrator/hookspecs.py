@@ -226,7 +226,7 @@ def escalera_turn_started(turn: Turn, session: Session) -> None:
     Called for every turn, the escalation turn after a hand-over included. `turn` and `session`, the header that the turn was
     opened with, are copies. What it returns is
     ignored, and what it raises is a notice: an observer changes and ends no turn. It cannot be interrupted; what takes long
-    belongs into a thread of its own.
+    belongs into a thread of its own, with `daemon=True`: one without it keeps the program seven seconds, and is then cut off.
 
     ```python
     import logging
@@ -247,7 +247,7 @@ def escalera_turn_ended(turn: Turn, session: Session) -> None:
 
     Called when the end is stored, and also where the store refused it, which the turn's notices say; not for turns that a
     killed process left open. `turn` and `session`, the header with which it ended, are copies. What it returns is ignored,
-    and what it raises is a notice. It cannot be interrupted; what takes long belongs into a thread of its own.
+    and what it raises is a notice. It cannot be interrupted; what takes long belongs into a thread of its own, with `daemon=True`.
 
     ```python
     import logging

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ConfigError, EscaleraError
-from orchestrator.settings.declarations import BY_PATH
+from orchestrator.settings.declarations import BY_PATH, SETTINGS
 from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
@@ -163,7 +163,7 @@ class Premises:
         """Put an error into the log; whoever caught it tells the user."""
         self.log("error", type=error.type, message=error.message, hint=error.hint)
 
-    def crashed(self, fault: Exception) -> Path | None:
+    def crashed(self, fault: BaseException) -> Path | None:
         """Put a fault of ours into the log, whatever the command: the file, or `None` where it could not be written."""
         import traceback
 
@@ -218,6 +218,19 @@ class Premises:
         from orchestrator.settings.project import project_of
 
         return project_of(Path(workspace), home=home_of(self.environ), trusted=self.trusted)
+
+    def accepted_command(self, path: str) -> tuple[Sequence[str], Callable[[], None]]:
+        """The command of a setting, and what raises `ConfigError` where files of the project that it names are not accepted as they are now."""
+        from orchestrator.settings.named_files import Places
+
+        settings, source = self.settings, self.settings.explain(path).source
+        words = settings.command(path, home=self.sources.home)
+        if settings.project_file is None or source != f"file:{settings.project_file}":
+            return words, lambda: None
+        places = Places(settings.project_file.parent, Path(self.workspace))
+        placed = places.placed_words(words)
+        owner, _, key = path.rpartition(".")
+        return placed, lambda: places.require_accepted(owner, {key: placed}, {key: source}, self.trusted.is_trusted)
 
     @property
     def trusted(self) -> TrustStore:
@@ -391,6 +404,9 @@ class Premises:
             self.known_secrets.add(secret_texts(agent.options, environ=self.environ))
             variables = kinds[agent.provider].environment if agent.provider in kinds else ()
             self.known_secrets.add(self.environ.get(name, "") for name in variables)
+        for setting in SETTINGS:
+            if setting.is_command:
+                self.known_secrets.add(written_secrets(setting.name, settings.command(setting.path, home=None)))
         for server in settings.servers.values():
             held = {"env": server.env, "headers": server.headers, "url": server.url, "args": list(server.args)}
             self.known_secrets.add(written_secrets("", held))

@@ -404,7 +404,8 @@ class ProviderKind:
     """Called with a validated instance of `options`."""
     summary: str = ""
     environment: tuple[str, ...] = ()
-    """Environment variables that its backend reads credentials from by itself: they are its agents' own, and not for the children of others."""
+    """Environment variables that its backend reads credentials from by itself: they are its agents' own, and not for the children of others,
+    and none of its agents uses an address that only a project's file gives, since its login would go there."""
 
 
 def tool_calls(parts: Sequence[Part]) -> tuple[ToolCall, ...]:

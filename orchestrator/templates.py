@@ -26,6 +26,9 @@ Origin = Literal["user", "project", "plugin"]
 
 _REMEMBERED = 128
 """Texts, a few thousand characters each."""
+_MOST_KEPT = 4
+"""Versions of a file of which none was rendered yet."""
+_STAYS = "; its last good version stays"
 _HINT = "correct the file, or remove it to get the built-in text"
 
 
@@ -76,9 +79,16 @@ class Templates:
         """The parts of the templates that are text with values in it, and nothing else."""
         self._overrides: dict[Path, Override] = {}
         self._good: dict[str, list[Override]] = {}
+        self._older: dict[Path, tuple[Override, ...]] = {}
+        """Versions of a file from before, the last one first, down to one that was rendered."""
         kept = {} if before is None else {override.path: override for known in before._good.values() for override in known}
+        self._rendered: set[Override] = set() if before is None else before._rendered & set(kept.values())
         for override in overrides:
-            self._add(override, kept.get(override.path))
+            last_good = kept.get(override.path)
+            if before is not None and last_good is not None:
+                older = () if last_good in self._rendered else before._older.get(override.path, ())
+                self._older[override.path] = (last_good, *older)[:_MOST_KEPT]
+            self._add(override, last_good)
 
     def render(self, name: str, **values: object) -> str:
         """The text of template `name` (without suffix) with trailing blanks removed; `""` where it is blank.
@@ -91,14 +101,17 @@ class Templates:
 
         while True:
             try:
+                text = self._environment.get_template(name).render(values).rstrip()
                 if name not in self._straight:
                     self._straight[name] = self._parts_of(name)
-                return self._environment.get_template(name).render(values).rstrip()
             except (TemplateError, ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
                 problem = self._broken(name, error)
                 if not self._good.get(name):
                     raise ConfigError(problem, hint="install Escalera again") from error
                 self._drop(name, problem)
+            else:
+                self._rendered.update(self._good.get(name, ())[:1])
+                return text
 
     def all(self) -> tuple[Template, ...]:
         """Every built-in template, by name."""
@@ -152,7 +165,7 @@ class Templates:
         problem = override.problem or self._problem(override)
         self._overrides[override.path] = replace(override, problem=problem)
         if problem is not None:
-            self._tell(f"{problem}{'; its last good version stays' if last_good is not None else ''} ({_HINT})")
+            self._tell(f"{problem}{_STAYS if last_good is not None else ''} ({_HINT})")
         good = override if problem is None else last_good
         if good is not None:
             self._good.setdefault(override.name, []).append(good)
@@ -186,14 +199,18 @@ class Templates:
         return {name: line for line, name in reversed(lines)}
 
     def _drop(self, name: str, problem: str) -> None:
-        """The override that counts turned out to be broken only now; the next one counts from now on."""
+        """The override that counts turned out to be broken only now: its last good version counts, or the next one."""
         dropped = self._good[name].pop(0)
-        self._overrides[dropped.path] = replace(dropped, problem=problem)
+        older = tuple(version for version in self._older.pop(dropped.path, ()) if version != dropped)
+        if older:
+            self._good[name].insert(0, older[0])
+            self._older[dropped.path] = older[1:]
+        self._overrides[dropped.path] = replace(self._overrides[dropped.path], problem=problem)
         if self._environment.cache is not None:
             self._environment.cache.clear()
         self._straight.clear()
         self.render_once.cache_clear()
-        self._tell(f"{problem} ({_HINT})")
+        self._tell(f"{problem}{_STAYS if older else ''} ({_HINT})")
 
     def _broken(self, name: str, error: Exception, path: Path | None = None) -> str:
         from jinja2 import TemplateSyntaxError

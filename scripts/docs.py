@@ -44,7 +44,8 @@ ABOUT_SETTINGS = """\
 Each can be set in the user's file (`config.toml` in the folder that `escalera paths` names), in the project's `escalera.toml`, by its variable, by its
 flag before the command, and by `--set PATH=VALUE`; the later of these goes before the earlier. `escalera settings get PATH` says what counts and why.
 `escalera settings set PATH VALUE` and `unset PATH` change that one key of the user's file, or with `--project` of the project's, and leave every other
-byte as it is; a value that no file could hold is refused, and so is a change to a file that does not parse.
+byte as it is; a value that no file could hold is refused, and so is a change to a file that does not parse. In a path a name that has a dot itself stands in
+quotes, as in `'agents.x.headers."X.Team"'`.
 
 Durations have a unit (`500ms`, `120s`, `30m`, `24h`, `14d`); sizes may have one (`2KiB`, `4kB`). A secret is `{ env = "NAME" }`,
 `{ cmd = ["program", "argument"] }` or `{ keyring = "service/name" }` (with the package `keyring`), or a text in a file that nobody else reads.
@@ -53,6 +54,9 @@ A project file that came with a clone sets what is harmless and no more until `e
 one changed byte asks again, but for your own `settings set --project`, which keeps a file accepted that was. Accepted with it, byte for byte, are the
 programs and files in its folder that it names, the project's `AGENTS.md` and templates, and what Claude Code would go by on its own account:
 `.claude/settings.json`, `.claude/settings.local.json` and `.mcp.json`, also in folders above. Without that, Claude Code runs with your own settings alone.
+
+Even then no secret of yours goes to an address that only the project's file gives, be it a `base_url`, an `endpoint_url`, the `url` of a server or a variable
+such as `ANTHROPIC_BASE_URL`: neither one of your files, nor what a provider signs in with by itself. A secret that the project's file names goes there.
 
 Agents have tables of their own (`[agents.NAME]`), and so have MCP servers (`[mcp_servers.NAME]`, [tools.md](tools.md)).
 

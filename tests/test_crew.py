@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import Field
 
-from orchestrator.crew import Crew
-from orchestrator.errors import EscaleraError, NotFound, PluginError
+from orchestrator.crew import Agent, Crew
+from orchestrator.errors import ConfigError, EscaleraError, NotFound, PluginError
 from orchestrator.providers import AgentContext, Capabilities, ProviderKind
 from orchestrator.settings.paths import Paths
 from orchestrator.settings.resolution import load_settings
+from orchestrator.settings.trust import TrustStore
 from orchestrator.testing.fake_provider import FakeOptions, FakeProvider
 
 CONFIG = """
@@ -50,10 +54,12 @@ class Kinds:
 
     def __init__(self) -> None:
         self.built: list[AgentContext] = []
+        self.options: list[FakeOptions] = []
         self.kept: list[Keeping] = []
 
     def fake(self, options: FakeOptions, context: AgentContext) -> FakeProvider:
         self.built.append(context)
+        self.options.append(options)
         kind = Keeping if context.long_lived else FakeProvider
         made = kind(model=options.model, capabilities=Capabilities(context_window_tokens=9000), config_dir=f"/conf/{context.name}")
         self.kept += [made] if isinstance(made, Keeping) else []
@@ -152,3 +158,107 @@ def test_programs_that_tools_start_see_no_secret(tmp_path: Path) -> None:
     kind = ProviderKind("fake", FakeOptions, lambda options, context: FakeProvider(), environment=("CLOUD",))
 
     assert Crew(settings, {"fake": kind}, environ=environ, workspace=str(tmp_path)).tool_environ() == {"PATH": "/bin", "LANG": "C.UTF-8"}
+
+
+def project_crew(tmp_path: Path, kinds: Kinds, folder: str, *, trusted: TrustStore) -> Crew:
+    workspace = tmp_path / "repo" / folder
+    settings = load_settings(environ={}, workspace=workspace, paths=Paths(tmp_path, tmp_path, tmp_path, tmp_path))
+    return Crew(settings, {"fake": ProviderKind("fake", WordyOptions, kinds.fake)}, environ={}, workspace=str(workspace), trusted=trusted.is_trusted)
+
+
+class WordyOptions(FakeOptions):
+    extra_args: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+
+@pytest.fixture
+def accepted(tmp_path: Path) -> TrustStore:
+    """What is accepted of a project, whose file names the same relative names as there are in a folder below."""
+    (tmp_path / "repo" / "sub").mkdir(parents=True)
+    (tmp_path / "repo" / "escalera.toml").write_text(
+        '[agents.a]\nprovider = "fake"\nextra_args = ["--settings", "s.json"]\n[agents.b]\nprovider = "fake"\ncommand = ["sh", "s.json"]\n'
+        '[mcp_servers.s]\ncommand = "sh"\nargs = ["./tool.sh"]\nenv = { FILE = "s.json" }\n[mcp_servers.t]\ncommand = "sh"\nargs = ["later.sh"]\n'
+    )
+    trusted = TrustStore(Paths(tmp_path, tmp_path, tmp_path, tmp_path).trust_file)
+    for name in ("s.json", "tool.sh", "escalera.toml"):
+        (tmp_path / "repo" / name).touch()
+        trusted.trust(tmp_path / "repo" / name, (tmp_path / "repo" / name).read_bytes())
+        (tmp_path / "repo" / "sub" / name).write_text("another")
+    (tmp_path / "repo" / "sub" / "escalera.toml").unlink()
+    return trusted
+
+
+def test_relative_names_of_a_project_lead_to_what_was_accepted_also_from_a_folder_below(tmp_path: Path, kinds: Kinds, accepted: TrustStore) -> None:
+    made = project_crew(tmp_path, kinds, "sub", trusted=accepted)
+
+    server = made.accepted_server("s")
+    assert (server.args, server.env) == ((f"{tmp_path}/repo/tool.sh",), {"FILE": f"{tmp_path}/repo/s.json"})
+    made.agent("a")
+    assert kinds.options[-1].extra_args == ("--settings", f"{tmp_path}/repo/s.json")  # type: ignore[attr-defined]  # of the model above
+
+
+def test_a_name_that_leads_to_another_file_from_where_programs_run_is_no_accepted_one(tmp_path: Path, kinds: Kinds, accepted: TrustStore) -> None:
+    (tmp_path / "repo" / "sub" / "later.sh").touch()
+    made = project_crew(tmp_path, kinds, "sub", trusted=accepted)
+
+    with pytest.raises(ConfigError, match=r"mcp_servers.t.args .*/sub/later.sh is not accepted"):
+        made.accepted_server("t")
+    with pytest.raises(ConfigError, match=r"agents.b.command .*/sub/s.json is not accepted"):
+        made.agent("b")
+    assert project_crew(tmp_path, kinds, "", trusted=accepted).agent("b").name == "b"
+
+
+class AddressedOptions(FakeOptions):
+    endpoint_url: str | None = None
+    api_key: str | None = None
+    env: dict[str, str] = Field(default={})
+
+
+LENT = "would be sent there; give it yourself"
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "refused"),
+    [
+        ("endpoint_url = 'http://h'", {"ACME_TOKEN": "users"}, f"agents.a.endpoint_url: is from .*what is in ACME_TOKEN {LENT}"),
+        ("endpoint_url = 'http://h'", {}, f"your login {LENT}"),
+        ("env = {ACME_BASE_URL = 'http://h'}", {}, f"agents.a.env.ACME_BASE_URL: .* your login {LENT}"),
+        ("env = {ACME_BASE_URL = 'http://h', ACME_TOKEN = {env = 'THEIRS'}}", {"ACME_KEY": "users"}, f"what is in ACME_KEY {LENT}"),
+        ("env = {ACME_BASE_URL = 'http://h', ACME_TOKEN = {env = 'THEIRS'}}", {"ACME_TOKEN": "users"}, None),
+        ("endpoint_url = 'http://h'\napi_key = {env = 'THEIRS'}", {"ACME_TOKEN": "users"}, None),
+        ("env = {DATABASE_URL = 'postgres://h'}", {"ACME_TOKEN": "users"}, None),
+        ("model = 'm'", {"ACME_TOKEN": "users"}, None),
+    ],
+)
+def test_what_a_provider_signs_in_with_by_itself_goes_to_no_address_of_a_project(
+    tmp_path: Path, kinds: Kinds, options: str, environ: dict[str, str], refused: str | None
+) -> None:
+    (tmp_path / "repo").mkdir()
+    project, paths = tmp_path / "repo" / "escalera.toml", Paths(tmp_path, tmp_path, tmp_path, tmp_path)
+    project.write_text(f"[agents.a]\nprovider = 'fake'\n{options}\n")
+    trusted = TrustStore(paths.trust_file)
+    trusted.trust(project, project.read_bytes())
+    kind = ProviderKind("fake", AddressedOptions, kinds.fake, environment=("ACME_TOKEN", "ACME_KEY"))
+
+    def made(*sets: str) -> Agent:
+        settings = load_settings(environ={}, workspace=tmp_path / "repo", paths=paths, sets=sets)
+        return Crew(settings, {"fake": kind}, environ={"THEIRS": "x", **environ}, workspace=str(tmp_path / "repo"), trusted=trusted.is_trusted).agent("a")
+
+    if refused is None:
+        assert made().name == "a"
+        return
+    with pytest.raises(ConfigError, match=refused):
+        made()
+    assert made("agents.a.endpoint_url=http://mine", "agents.a.env.ACME_BASE_URL=http://mine").name == "a"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/ptmx")], ids=["pipe", "terminal"])
+def test_a_prompt_file_of_a_project_that_would_hold_us_up_is_refused(tmp_path: Path, kinds: Kinds, make: Callable[[Path], object]) -> None:
+    (tmp_path / "repo").mkdir()
+    project, paths = tmp_path / "repo" / "escalera.toml", Paths(tmp_path, tmp_path, tmp_path, tmp_path)
+    project.write_text("[agents.a]\nprovider = 'fake'\nprompt_file = 'p.md'\n")
+    TrustStore(paths.trust_file).trust(project, project.read_bytes())
+    make(tmp_path / "repo" / "p.md")
+
+    with pytest.raises(ConfigError, match=r"agents.a.prompt_file .*p.md is no regular file"):
+        project_crew(tmp_path, kinds, "", trusted=TrustStore(paths.trust_file)).agent("a")

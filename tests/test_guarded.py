@@ -75,3 +75,12 @@ def test_what_a_provider_has_besides_is_handed_on() -> None:
     assert (guarded.model, guarded.config_dir) == ("big", "/conf")
     assert not hasattr(guarded, "close")
     assert list(guarded.run(REQUEST, cancel=Cancel(), ask=nobody)) == [Finished("stop")]
+
+
+def test_a_run_that_gives_nothing_is_its_plugins_fault() -> None:
+    provider: Any = FakeProvider()
+    provider.run = lambda *_, **__: None
+
+    with pytest.raises(PluginError, match=r"agents\.a: its provider's run gave NoneType instead of events") as caught:
+        list(Guarded(provider, KnownSecrets()).run(REQUEST, cancel=Cancel(), ask=nobody))
+    assert "escalera plugins list" in str(caught.value.hint)

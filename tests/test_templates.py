@@ -218,6 +218,31 @@ def test_t103_braces_in_a_prompt_file_work_or_give_one_error_with_file_and_line(
     assert Templates(overrides_in(tmp_path, "user"), tell=told, before=reloaded).render("identity", **values) == "mended Bob {0}"
 
 
+@pytest.mark.trial("T103")
+def test_one_that_breaks_only_when_it_is_rendered_leaves_its_last_good_version(tmp_path: Path) -> None:
+    told, values = Told(), {"agent": "Bob"}
+    templates = None
+
+    def edited(*texts: str) -> str:
+        nonlocal templates
+        for text in texts:
+            write(tmp_path, "identity", text)
+            templates = Templates(overrides_in(tmp_path, "user"), tell=told, before=templates)
+        assert templates is not None
+        return templates.render("identity", **values)
+
+    assert edited("one {{ agent }}") == "one Bob"
+    assert edited("typo {{ agent.name }}") == "one Bob"
+    assert told[-1].startswith(f"template {tmp_path}/identity.jinja, line 1: ")
+    assert "; its last good version stays (" in told[-1]
+    assert edited("typo {{ agent.name }} again", "typo {{ agent.other }}") == "one Bob", "however often it was edited between two turns"
+    assert edited("two {{ agent }}") == "two Bob"
+    assert edited("load {{ nope }}") == "two Bob"
+    assert edited("typo {{ agent.name }}") == "two Bob"
+    (tmp_path / "identity.jinja").unlink()
+    assert Templates(overrides_in(tmp_path, "user"), before=templates).get("identity").origin == "built-in"
+
+
 def test_an_override_that_needs_more_memory_than_there_is_gives_way(tmp_path: Path) -> None:
     told = Told()
 

@@ -17,5 +17,6 @@ def main() -> None:
             sys.exit(1)
         return
     from orchestrator.cli.app import run
+    from orchestrator.cli.leaving import leave
 
-    sys.exit(run(sys.argv[1:], alone=True))
+    leave(run(sys.argv[1:], alone=True))

@@ -187,8 +187,9 @@ def _done(this: _Run) -> int:
         return 130
     except ReaderGone:
         return 0
-    except SystemExit:  # how click leaves where nobody reads the help page
-        return 0
+    except SystemExit as leaving:
+        # So click leaves where nobody reads the help page; anything else is code of strangers that wanted to end the program.
+        return 0 if isinstance(leaving.__context__, OSError) else _crashed(leaving, this, wanted)
     except OSError as error:  # a help page that cannot be written; everything else is printed by us
         discard(sys.stdout)
         return _failed(OutputFailed(f"the output cannot be written: {error.strerror or error}"), this, None)
@@ -197,7 +198,7 @@ def _done(this: _Run) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _crashed(fault: Exception, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
+def _crashed(fault: BaseException, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
     from orchestrator.cli.front import Front
 
     output = Output.of(os.environ, this.own_stdout, color="never", no_input=True, plain=True)

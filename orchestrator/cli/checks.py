@@ -36,7 +36,7 @@ def checked_servers(front: Front, agents: Sequence[AgentConfig], *, seconds: flo
     crew = front.crew(front.workspace)
 
     def listed(name: str) -> Listed:
-        crew.require_accepted_server(name)
+        crew.accepted_server(name)
         return crew.tool_servers.listed([name])[0]
 
     names = list(dict.fromkeys(name for agent in agents for name in servers_of(front.settings, crew, agent.name)))
@@ -82,7 +82,7 @@ def result_of(answer: Answered[Any], seconds: float) -> CheckResult:
     """What came of a provider's `check`, as a result in any case."""
     if answer.error is not None:
         return _failed(answer.error)
-    if answer.value is None:
+    if answer.late:
         return CheckResult(False, "error", f"no answer within {seconds:g} s", "try again; where it stays so, look at its address and its plugin")
     if not isinstance(answer.value, CheckResult):
         return CheckResult(False, "error", f"its plugin answers with {type(answer.value).__name__} instead of a CheckResult", "update the plugin")

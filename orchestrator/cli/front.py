@@ -54,7 +54,8 @@ class Front(Premises):
         if self._notifier is None:
             from orchestrator.cli.notify import Notifier
 
-            self._notifier = Notifier(self.settings.value("notify.command"), environ=self.environ, cwd=self.workspace, tell=self.notice)
+            command, check = self.accepted_command("notify.command")
+            self._notifier = Notifier(command, environ=self.environ, cwd=self.workspace, tell=self.notice, require_accepted=check)
         return self._notifier
 
     @staticmethod

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
+from orchestrator.errors import ConfigError
 from orchestrator.messages import well_formed
 
 if TYPE_CHECKING:
@@ -37,9 +38,12 @@ class Notifier:
         environ: Mapping[str, str],
         cwd: str,
         tell: Callable[[str], None],
+        require_accepted: Callable[[], None] = lambda: None,
         seconds: float = SECONDS,
         grace: float = GRACE,
     ) -> None:
+        """`require_accepted` raises `ConfigError` where the command must not run, and is asked each time: files change while a chat goes on."""
+        self._require_accepted = require_accepted
         self._seconds, self._grace = seconds, grace
         self._command, self._environ, self._cwd, self._tell = list(command), dict(environ), cwd, tell
         self._running: dict[threading.Thread, subprocess.Popen[bytes] | None] = {}
@@ -69,7 +73,10 @@ class Notifier:
 
     def _run(self, content: bytes) -> None:
         try:
+            self._require_accepted()
             problem = self._problem(content)
+        except ConfigError as error:
+            problem = f"is not run: {error.message}; {error.hint}"
         except (OSError, ValueError) as error:  # ValueError: a NUL character in a word
             problem = f"cannot be run: {getattr(error, 'strerror', None) or error}"
         finally:

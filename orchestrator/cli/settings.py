@@ -24,7 +24,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the do
 
 path_argument = click.argument("path", type=Suggested(*(setting.path for setting in SETTINGS)))
 
-_NEGATIVE = re.compile(r"-\d+(\.\d+)?", re.ASCII)
+_NEGATIVE = re.compile(r"-\d+(\.\d+)?[A-Za-z]{0,3}", re.ASCII)
+"""Also with a unit: that it is too small is for the setting to say."""
 
 
 class _TakesNegativeNumbers(click.Command):

@@ -12,8 +12,9 @@ import click
 from orchestrator.cli.front import Front
 from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.settings.files import find_project_file, read_config, shown_path
+from orchestrator.settings.named_files import ProjectPart
 from orchestrator.settings.paths import home_of
-from orchestrator.settings.project import Project, ProjectPart
+from orchestrator.settings.project import Project
 from orchestrator.settings.resolution import Files, read_files, resolved
 from orchestrator.settings.toml_text import spelled
 from orchestrator.settings.trust import TrustStore, would_enable
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from orchestrator.documents.kinds import AcceptedFile, ProjectFileDocument
+    from orchestrator.settings.files import ConfigFile
+    from orchestrator.settings.problems import Problem
 
+_MOST_PROBLEMS = 10
 _STANDINGS = {"accepted": "", "changed": "  (has changed since: it is asked about again)", "gone": "  (is gone)"}
 
 
@@ -70,6 +74,8 @@ def command(front: Front, path: Path | None, listing: bool, revoke: bool, yes: b
         click.confirm("accept it as it is now?", abort=True, err=as_json)
     if config is not None:
         accepted.trust(config.path, config.content)
+        for problem in _problems(front, config):
+            front.output.notice(f"it is wrong, and keeps commands from running here until it is corrected: {problem}")
     for part in parts:
         accepted.trust(part.path, part.content)
     _done(
@@ -126,6 +132,16 @@ def _own_agents(front: Front) -> Collection[str]:
         return resolved(front.sources, Files(user=read_files(front.sources).user))[0].agents
     except ConfigError:
         return ()
+
+
+def _problems(front: Front, config: ConfigFile) -> Sequence[Problem]:
+    """What is wrong with the file itself, now that it counts."""
+    try:
+        user = read_files(front.sources).user
+    except ConfigError:
+        user = None
+    sources = (shown_path(config.path), f"file:{config.path}")
+    return [problem for problem in resolved(front.sources, Files(user, config, trusted=True))[1] if problem.source in sources][:_MOST_PROBLEMS]
 
 
 def _list(front: Front, accepted: TrustStore, as_json: bool) -> None:

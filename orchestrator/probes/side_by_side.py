@@ -17,6 +17,7 @@ class Answered(Generic[T]):
 
     value: T | None = None
     error: BaseException | None = None
+    late: bool = False
 
 
 def side_by_side(questions: Mapping[str, Callable[[], T]], *, seconds: float) -> dict[str, Answered[T]]:
@@ -28,7 +29,7 @@ def side_by_side(questions: Mapping[str, Callable[[], T]], *, seconds: float) ->
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return {name: answers.get(name, Answered()) for name in questions}
+    return {name: answers.get(name, Answered(late=True)) for name in questions}
 
 
 def _ask(name: str, question: Callable[[], T], answers: dict[str, Answered[T]]) -> None:

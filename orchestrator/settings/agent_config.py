@@ -10,8 +10,9 @@ from typing import Any
 
 from orchestrator.settings.declarations import SettingValue
 from orchestrator.settings.layers import AGENT_KEYS, Layer
+from orchestrator.settings.placing import placed_command, placed_file
 from orchestrator.settings.problems import Problem, did_you_mean, nearest
-from orchestrator.settings.secrets import SecretRef, has_secret
+from orchestrator.settings.secrets import SecretRef
 
 BUILT_IN = ("local", "stand-in")
 """The agents that are there as long as nothing names a provider: primary and escalation."""
@@ -78,28 +79,6 @@ def unusable_agents(layers: Sequence[Layer], agents: Mapping[str, AgentConfig]) 
     return [Problem(source, f"agents.{name}", f"has no `provider`{did_you_mean(nearest(name, agents, cutoff=0.75))}") for source, name in missing]
 
 
-_CARRIERS = frozenset({"headers", "token_cmd"})
-"""Options that stand for a secret whatever is in them."""
-
-
-def mixed_secrets(agents: Iterable[AgentConfig], *, project: str) -> list[Problem]:
-    """Secrets that would be sent to a `base_url` of the project file without being from there themselves (page 5)."""
-    problems = []
-    for agent in agents:
-        if agent.sources.get("base_url") != project:
-            continue
-        foreign = [key for key, value in agent.options.items() if (has_secret(value) or key in _CARRIERS) and agent.sources[key] != project]
-        problems += [
-            Problem(
-                agent.sources[key],
-                f"agents.{agent.name}.{key}",
-                f"would be sent to the `base_url` of {project}; give both in one file, or the base_url yourself",
-            )
-            for key in foreign
-        ]
-    return problems
-
-
 def _merge(name: str, layers: Sequence[Layer], home: Path | None) -> AgentConfig | None:
     keys: dict[str, Any] = {"provider": BUILT_IN_PROVIDER} if name in BUILT_IN and not names_provider(layers) else {}
     sources: dict[str, str] = {}
@@ -150,28 +129,16 @@ def _placed(key: str, value: Any, folder: Path, home: Path | None) -> Any:  # an
     A program without a slash in its name is looked up on PATH.
     """
     if isinstance(value, SecretRef):
-        return replace(value, cmd=_command(value.cmd, folder, home), folder=os.path.abspath(folder)) if value.cmd else value
+        return replace(value, cmd=placed_command(value.cmd, folder, home), folder=os.path.abspath(folder)) if value.cmd else value
     if isinstance(value, Mapping):
         return {name: _placed("", item, folder, home) for name, item in value.items()}
     if key == "prompt_file":
-        return _absolute(value, folder, home)
+        return placed_file(value, folder, home)
     if key == "bin" and isinstance(value, str):
-        return _command([value], folder, home)[0]
+        return placed_command([value], folder, home)[0]
     if key == "token_cmd" and isinstance(value, list):
-        return list(_command(value, folder, home))
+        return list(placed_command(value, folder, home))
     if isinstance(value, list):
         return [_placed(_ITEMS.get(key, ""), item, folder, home) for item in value]
     is_name = key in _FILES and isinstance(value, str) and value and not value.lstrip().startswith("{")
-    return str(_absolute(value, folder, home)) if is_name else value
-
-
-def _command(words: Sequence[Any], folder: Path, home: Path | None) -> tuple[Any, ...]:
-    program = words[0] if words else ""
-    is_path = isinstance(program, str) and ("/" in program or os.sep in program)
-    return (str(_absolute(program, folder, home)), *words[1:]) if is_path else tuple(words)
-
-
-def _absolute(value: str, folder: Path, home: Path | None) -> Path:
-    if value.startswith("~/") and home is not None:
-        return home / value[2:]
-    return Path(os.path.abspath(folder / value))
+    return str(placed_file(value, folder, home)) if is_name else value

@@ -33,6 +33,8 @@ class Setting:
     """A change counts from the next turn on; else from the next start."""
     needs_trust: bool = False
     """A project file may set it only once the user has accepted that file."""
+    is_command: bool = False
+    """A program and its arguments: files of a project that they name are accepted with its file, as they are."""
 
     @property
     def env(self) -> str:
@@ -251,6 +253,7 @@ SETTINGS: tuple[Setting, ...] = (
         "A program and its arguments, run in those cases of `chat`, and when `ask` puts a question on the terminal: it gets a JSON document on its input.",
         hot=False,
         needs_trust=True,
+        is_command=True,
     ),
     Setting(
         "permissions.deny",

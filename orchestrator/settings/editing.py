@@ -14,15 +14,15 @@ from orchestrator.settings.declarations import BY_PATH, SettingValue
 from orchestrator.settings.files import PROJECT_FILE, ConfigFile, config_file, decode_text, is_stream, shown_path
 from orchestrator.settings.known import SHORTEST, written_secrets
 from orchestrator.settings.layers import LayerReader, assigned_value, is_agent_name
+from orchestrator.settings.named_files import leads_into
 from orchestrator.settings.problems import Problem, raise_problems
-from orchestrator.settings.project import leads_into
 from orchestrator.settings.resolution import Files, Settings, Sources, read_files, resolved
 from orchestrator.settings.secrets import has_written_secret
 from orchestrator.settings.toml_text import Path as Key
 from orchestrator.settings.toml_text import with_key, without_key
 from orchestrator.settings.tool_servers import TABLE
 from orchestrator.settings.trust import TrustStore
-from orchestrator.settings.values import shown
+from orchestrator.settings.values import path_parts, shown
 from orchestrator.settings.writing import locked, replace_file
 
 Change = Callable[[str], str]
@@ -125,7 +125,7 @@ def unsetting_key(path: str) -> Change:
 
 
 def _key(path: str) -> Key:
-    return tuple(part.strip() for part in path.split("."))
+    return path_parts(path)
 
 
 def _checked(path: str, text: str, workspace: Path) -> Any:
@@ -137,16 +137,21 @@ def _checked(path: str, text: str, workspace: Path) -> Any:
     layer = reader.assignment(path, text, "this change")
     raise_problems(reader.problems)
     if ".".join(key) in BY_PATH:
+        if BY_PATH[".".join(key)].is_command:
+            _refuse_secret(path, key[-1], _listed(layer.settings[".".join(key)]))
         return _listed(layer.settings[".".join(key)])
     if key[0] not in ("agents", TABLE) or len(key) < 3 or (key[0] == "agents" and key[2] == "limits" and len(key) != 4):
         raise ConfigError(f"{path} is a table, no value", hint=f"set one of its keys: {path}.KEY")
     if key[0] == "agents" and key[2] == "limits":
         return _listed(layer.agent_limits[key[1]][key[3]])
     value = assigned_value(list(key), text)
-    named = _nested(key[2:], value)
-    if has_written_secret(*named) or any(len(text) >= SHORTEST for text in written_secrets(*named)):
-        raise ConfigError(f"{path}: a secret on the command line stays in the shell's history and is seen by every process", hint=_REFERENCES)
+    _refuse_secret(path, *_nested(key[2:], value))
     return value
+
+
+def _refuse_secret(path: str, name: str, value: object) -> None:
+    if has_written_secret(name, value) or any(len(text) >= SHORTEST for text in written_secrets(name, value)):
+        raise ConfigError(f"{path}: a secret on the command line stays in the shell's history and is seen by every process", hint=_REFERENCES)
 
 
 def _listed(value: SettingValue) -> Any:

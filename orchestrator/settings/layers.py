@@ -14,7 +14,7 @@ from orchestrator.settings.files import ConfigFile, shown_path
 from orchestrator.settings.problems import Problem, did_you_mean, nearest
 from orchestrator.settings.secrets import is_secret_name, with_secrets
 from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE, checked_server
-from orchestrator.settings.values import parse_value, quoted, shown
+from orchestrator.settings.values import parse_value, path_parts, quoted, shown
 
 AGENT_KEYS = ("provider", "prompt", "prompt_file", "limits", "prices", "extra_tools")
 """What the core itself reads of an agent's table; everything else is an option of its provider."""
@@ -101,7 +101,7 @@ class LayerReader:
 
     def assignment(self, path: str, text: str, label: str) -> Layer:
         """What one path is set to by a text."""
-        parts = [part.strip() for part in path.split(".")]
+        parts = path_parts(path)
         if len(parts) > _MOST_PARTS:
             self._report(label, shown(path), f"has more than {_MOST_PARTS} parts")
             return Layer("flag", self._workspace)
@@ -114,7 +114,7 @@ class LayerReader:
             if path.count(".") >= _MOST_PARTS:
                 self._report("runtime", shown(path), f"has more than {_MOST_PARTS} parts")
                 continue
-            _lay(data, _nested(path.split("."), value))
+            _lay(data, _nested(path_parts(path), value))
         return self._layer(data, "runtime", "runtime", folder=self._workspace, text=True, merges=True)
 
     def _one(self, path: str, text: str, source: str, label: str) -> Layer:
@@ -275,10 +275,11 @@ def assigned_value(parts: Sequence[str], text: str) -> object:
     value = data["value"]
     if len(data) > 1:
         return text
-    declared = parts[0] != "agents" or parts[2:3] == ["limits"]
-    as_text = declared or parts[2:3] in (["model"], ["provider"], ["prompt"]) or is_secret_name(parts[-1])
+    key = parts[2] if len(parts) > 2 else ""
+    declared = parts[0] != "agents" or key == "limits"
+    as_text = declared or key in ("model", "provider", "prompt") or is_secret_name(parts[-1])
     # A header and a variable are texts, but for `false`, which takes a variable away.
-    carried = parts[2:3] in (["headers"], ["env"]) and not isinstance(value, bool)
+    carried = key in ("headers", "env") and not isinstance(value, bool)
     return text if (as_text or carried) and not isinstance(value, str | list | dict) else value
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import ConfigError
-from orchestrator.settings.files import find_project_file, read_bytes, read_config, read_found, shown_path
-from orchestrator.settings.secrets import SecretRef
+from orchestrator.settings.declarations import SETTINGS
+from orchestrator.settings.files import find_project_file, read_config, read_found, shown_path
+from orchestrator.settings.named_files import Places, ProjectPart, parts_at
+from orchestrator.settings.placing import placed_command
+from orchestrator.settings.secrets import with_secrets
 from orchestrator.settings.tool_servers import TABLE
 from orchestrator.settings.trust import TrustStore
 
@@ -25,22 +30,6 @@ _MOST_DEFINITIONS = 500
 """Files of one such folder; one with more cannot be accepted."""
 OBEYED_SERVERS = Path(".mcp.json")
 """Of Claude Code, from its working directory upward: servers that it starts."""
-
-IsTrusted = Callable[[Path, bytes], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectPart:
-    """One file, as it was read once: what is accepted and what is used are the same bytes."""
-
-    path: Path
-    content: bytes
-    accepted: bool
-
-    @property
-    def text(self) -> str:
-        """Its text, whatever bytes it is made of."""
-        return self.content.decode("utf-8-sig", "replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +93,10 @@ def project_of(workspace: Path, *, home: Path | None, trusted: TrustStore) -> Pr
     file = find_project_file(workspace, home=home)
     root = workspace if file is None else file.parent
     folders = [folder for folder in (workspace, *workspace.parents) if folder == root or root in folder.parents]
-    found = (part for folder in folders for part in _parts(root, [folder / INSTRUCTIONS], trusted.is_trusted))
-    named = () if file is None else tuple(named_parts(root, _tables(file), trusted.is_trusted))
+    found = (part for folder in folders for part in parts_at(root, [folder / INSTRUCTIONS], trusted.is_trusted))
+    named = () if file is None else tuple(_named(file, Places(root, workspace), trusted))
     obeyed, unreadable = _obeyed(workspace, home, trusted)
-    return Project(root, next(found, None), tuple(_parts(root, _templates(root), trusted.is_trusted)), named, obeyed, unreadable)
-
-
-def named_parts(root: Path, value: object, is_trusted: IsTrusted) -> Iterator[ProjectPart]:
-    """The files of a project that texts in a value of its escalera.toml name, at any depth, as they are now."""
-    paths = (Path(os.path.abspath(root / text)) for text in _texts(value) if text and "\0" not in text)
-    return _parts(root, dict.fromkeys(paths), is_trusted)
-
-
-def leads_into(folder: Path, path: Path) -> bool:
-    """Whether that is where the path really ends, links followed."""
-    inside = os.path.realpath(folder)
-    return os.path.commonpath([inside, os.path.realpath(path)]) == inside
+    return Project(root, next(found, None), tuple(parts_at(root, _templates(root), trusted.is_trusted)), named, obeyed, unreadable)
 
 
 def _templates(root: Path) -> list[Path]:
@@ -129,23 +106,41 @@ def _templates(root: Path) -> list[Path]:
         return []
 
 
-def _tables(file: Path) -> list[object]:
-    """Those of agents and servers; a file that cannot be read has none, and says so elsewhere."""
+def _named(file: Path, places: Places, trusted: TrustStore) -> Iterator[ProjectPart]:
+    """Files that its agents, servers and commands name, each once. A file that cannot be read names none, and says so elsewhere."""
     try:
         data = read_config(file, found=True).data
     except ConfigError:
-        return []
-    return [data.get("agents"), data.get(TABLE)]
+        return
+    agents, servers = ([table for table in _tables(data.get(name)) if isinstance(table, Mapping)] for name in ("agents", TABLE))
+    commands = [{"args": _at(data, setting.path)} for setting in SETTINGS if setting.is_command]
+    found: dict[Path, ProjectPart] = {}
+    for values in (*agents, *(_with_program(table, places.root) for table in servers), *commands):
+        found |= {part.path: part for part in places.named_parts(_with_references(values), trusted.is_trusted)}
+    yield from found.values()
 
 
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, SecretRef):
-        yield from value.cmd
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(item)
+def _tables(value: object) -> Iterable[object]:
+    return value.values() if isinstance(value, Mapping) else ()
+
+
+def _with_references(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Commands of secrets as what they are; a malformed one is somebody else's to tell."""
+    wrapped = dict(table)
+    for key, value in table.items():
+        with suppress(ValueError):
+            wrapped[key] = with_secrets(key, value)
+    return wrapped
+
+
+def _with_program(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    return {key: placed_command([value], folder, None) if key == "command" else value for key, value in table.items()}
+
+
+def _at(data: object, path: str) -> object:
+    for part in path.split("."):
+        data = data.get(part) if isinstance(data, Mapping) else None
+    return data
 
 
 def _obeyed(workspace: Path, home: Path | None, trusted: TrustStore) -> tuple[tuple[ProjectPart, ...], tuple[Path, ...]]:
@@ -184,14 +179,3 @@ def _markdown_in(folder: Path) -> Iterator[Path]:
         seen.add(os.path.realpath(place))
         folders[:] = [name for name in sorted(folders) if os.path.realpath(Path(place, name)) not in seen]
         yield from (Path(place, name) for name in sorted(names) if name.lower().endswith(".md"))
-
-
-def _parts(root: Path, paths: Iterable[Path], is_trusted: IsTrusted) -> Iterator[ProjectPart]:
-    for path in paths:
-        if not os.path.isfile(path) or not leads_into(root, path):
-            continue
-        try:
-            content = read_bytes(path)
-        except ConfigError:
-            continue
-        yield ProjectPart(path, content, is_trusted(path, content))

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import ConfigError, NotFound
-from orchestrator.settings.agent_config import BUILT_IN, AgentConfig, merge_agents, mixed_secrets, names_provider, unusable_agents
+from orchestrator.settings.agent_config import BUILT_IN, BUILT_IN_PROVIDER, AgentConfig, merge_agents, names_provider, unusable_agents
 from orchestrator.settings.declarations import BY_PATH, LIMITS, SETTINGS, Setting, SettingValue
 from orchestrator.settings.files import ConfigFile, find_project_file, read_config, shown_path
 from orchestrator.settings.layers import AGENT_KEYS, AGENT_OPTIONS, Layer, LayerReader
+from orchestrator.settings.lending import mixed_secrets
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.paths import Paths, home_of
+from orchestrator.settings.placing import placed_command
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
 from orchestrator.settings.secrets import showable
 from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE, ToolServer, merge_servers, server_problems
 from orchestrator.settings.trust import TrustStore, harmless_part, weight
-from orchestrator.settings.values import python_value, shown_key
+from orchestrator.settings.values import path_parts, python_value, shown_key
 
 ZERO_CONFIG_NOTICE = """\
 Nothing is configured, so `local` and `stand-in` are both a very small model that runs in this process: fine for a first look, no judge of anything.
@@ -33,6 +35,7 @@ For one command, in one line: escalera --set agents.local.provider=openai --set 
   --set agents.local.model=NAME --set agents.stand-in.provider=embedded ask …"""
 
 _ROLES = {"primary": BUILT_IN[0], "escalation": BUILT_IN[1]}
+_GONE = "; the built-in agents are there only as long as no other is: `escalera agents add {} --provider {}` keeps it, or give the role to another agent"
 _IGNORED = ("agents.", TABLE)
 """Paths of tables that count for nothing in a file that is not accepted."""
 
@@ -79,6 +82,11 @@ class Settings:
         """
         setting = _declared(path)
         return python_value(setting, self._effective(setting)[1])
+
+    def command(self, path: str, *, home: Path | None) -> tuple[str, ...]:
+        """The words of a command, its program placed: a path with a slash counts from the file that gives it. Empty where there is none."""
+        folders = [layer.folder for layer in self.layers if path in layer.settings]
+        return placed_command(self.value(path), folders[-1], home) if folders else ()
 
     def limits(self, agent: str) -> Limits:
         """The limits an agent is held to: its own over the global ones. An agent that is not configured has the global ones."""
@@ -144,7 +152,7 @@ class Settings:
         raise ConfigError(f"`{role}` is not set, and there is no agent `{_ROLES[role]}`", hint=f'set {role} = "NAME" to one of: {choice}')
 
     def _explain_agent(self, path: str) -> Explained:
-        _, name, *rest = path.split(".")
+        _, name, *rest = path_parts(path)
         if name not in self.agents:
             raise ConfigError(f"{path}: no agent {name!r} is configured{did_you_mean(nearest(name, self.agents))}")
         if rest[:1] == ["limits"] and len(rest) == 2:
@@ -161,7 +169,7 @@ class Settings:
         )
 
     def _explain_server(self, path: str) -> Explained:
-        _, name, *rest = path.split(".")
+        _, name, *rest = path_parts(path)
         if name not in self.servers:
             raise ConfigError(f"{path}: no server {name!r} is configured{did_you_mean(nearest(name, self.servers))}")
         tables = [(layer.source, _masked_table(layer.servers[name]), layer.merges) for layer in self.layers if name in layer.servers]
@@ -327,7 +335,7 @@ def _ignored_notice(path: Path, ignored: Sequence[str]) -> str:
 def _across(settings: Settings) -> list[Problem]:
     """What only shows when all sources are seen together."""
     problems = unusable_agents(settings.layers, settings.agents)
-    problems += mixed_secrets(settings.agents.values(), project=f"file:{settings.project_file}")
+    problems += mixed_secrets(settings.layers, settings.agents, settings.servers, project=f"file:{settings.project_file}")
     problems += server_problems(settings.servers.values(), agents=settings.agents)
     for family in (("questions.ttl", "questions.max_age"), ("tasks.ttl", "tasks.max_age"), ("artifacts.idle_ttl", "artifacts.ttl")):
         problems += _short_ceiling(settings, *family)
@@ -347,7 +355,9 @@ def _role_problems(settings: Settings) -> list[Problem]:
     roles = {role: settings.explain(role) for role in _ROLES}
     for role, given in roles.items():
         if given.value is not None and given.value not in settings.agents:
-            problems.append(Problem(given.source, role, f"no agent {given.value!r} is configured{did_you_mean(nearest(given.value, settings.agents))}"))
+            is_gone = given.value in BUILT_IN
+            way = _GONE.format(given.value, BUILT_IN_PROVIDER) if is_gone else did_you_mean(nearest(given.value, settings.agents))
+            problems.append(Problem(given.source, role, f"no agent {given.value!r} is configured{way}"))
     if roles["primary"].value is not None and roles["primary"].value == roles["escalation"].value:
         source = roles["escalation"].source
         text = f"is {roles['primary'].value!r}, as `primary` is; give the second role an agent of its own, which may use the same provider and model"
@@ -366,16 +376,21 @@ def _explained(path: str, setting: Setting, effective: tuple[str, SettingValue],
     below = [*reversed(given[:-1]), *([("default", setting.default)] if given and setting.default not in (None, ()) else [])]
     return Explained(
         path=path,
-        value=_json(effective[1]),
+        value=_shown(setting, effective[1]),
         default=_json(setting.default),
         source=effective[0],
-        shadowed=tuple((source, _json(value)) for source, value in below),
+        shadowed=tuple((source, _shown(setting, value)) for source, value in below),
         type=setting.type,
         help=setting.help,
         unit=setting.unit,
         flag=None if per_agent else setting.flag,
         env=None if per_agent else setting.env,
     )
+
+
+def _shown(setting: Setting, value: SettingValue) -> Any:
+    """As it may be shown: a command may hold secrets like any other."""
+    return showable(setting.name, _json(value)) if setting.is_command else _json(value)
 
 
 def _json(value: SettingValue) -> Any:

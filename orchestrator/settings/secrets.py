@@ -32,11 +32,23 @@ _PARAMETER = re.compile(r"(?<=[?&#])(?P<name>[^=&#\s]*)=(?P<value>[^&#\s]*)")
 _SECRET_PARAMETER = re.compile(r"key|token|secret|passw|sig|auth|credential", re.IGNORECASE)
 _OPAQUE = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=~.-]{16,}", re.ASCII)
 """Letters and digits without a blank, a slash or a colon: no path, no address, no list of options."""
+_OPAQUE_VALUE = re.compile(_OPAQUE.pattern.replace("16", "8"), re.ASCII)
+_OPAQUE_PART = re.compile(r"(?<=/)(?=[A-Z_a-z]*[0-9])(?=[0-9_]*[A-Za-z])[A-Za-z0-9_]{20,}(?=[/?#]|$)", re.ASCII)
+"""Of the path of a URL, as webhooks and gateways have for a password: no dashes and dots, which names of models and deployments have."""
+_OPTION = re.compile(r"(?P<flag>-[A-Za-z](?=[A-Z][A-Za-z0-9_-]{1,80}(?:=|: ))|--?[A-Za-z][A-Za-z0-9_.-]{0,80}(?=[=:]))[=:]?")
+"""A flag with its value in one word; of one letter also without a sign, as in `-HAuthorization: …`."""
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,80})(?P<sign>[=:] {0,4})(?P<text>.+)", re.DOTALL)
+_AUTHORIZED = re.compile(r"""(?P<name>\bauthorization["']?[ ]{0,2}[:=][ ]{0,2})(?P<text>[^"'\n*]{6,})""", re.IGNORECASE)
+_HEADER_FLAGS = ("-H", "--header", "--headers")
+_ENV_FLAGS = ("-e", "--env")
+_OPEN_HEADERS = ("authorization", "cookie")
+"""Headers of any number of words."""
 _OPEN_NAME = re.compile(r"(model|version|region|profile|path|dir|home)$", re.IGNORECASE)
 _TEXTS = re.compile(r':\s*"((?:[^"\\\n]|\\.)*)"')
 _EXPECTED = 'expected a text, { env = "NAME" }, { cmd = ["program", "argument"] } or { keyring = "service/name" }'
 _CMD_SECONDS = 30
 _SHORTEST = 6
+"""Characters of a parameter that may be a secret."""
 _VALUE = r"""[^\s"'\\<>,;&|()\[\]{}]"""
 _ENDINGS = (b"_KEY", b"_TOKEN", b"_SECRET", b"_PASSWORD")
 _ASSIGNED = re.compile(
@@ -50,7 +62,6 @@ _ASSIGNED = re.compile(
     re.VERBOSE,
 )
 """A value that only the command line's spelling gives away has a digit; a call, a variable or something that is masked is none."""
-"""Characters of a parameter that may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,14 +216,45 @@ def _carried_name(name: str, key: str, value: object) -> str:
 
 
 def _hidden_word(name: str, before: object, word: object, hide: Hide) -> Any:
-    """One of a list, which may be a command line: `--api-key=…`, and what stands behind `--api-key`."""
+    """One of a list, which may be a command line: `--api-key=…`, what stands behind `--api-key`, variables, headers."""
     name = "" if name.endswith("_cmd") else name
-    if isinstance(word, str) and isinstance(before, str) and before.startswith("-") and is_secret_name(before):
-        return hide(before, word)
-    if isinstance(word, str) and word.startswith("-"):
-        flag, given, text = word.partition("=")
-        return f"{flag}={hide(flag, text)}" if given and is_secret_name(flag) else hidden(name, word, hide)
-    return hidden(name, word, hide)
+    if not isinstance(word, str) or name in _CARRIERS:
+        return hidden(name, word, hide)
+    flag = before if isinstance(before, str) and before.startswith("-") else ""
+    if is_secret_name(flag) or (flag == "-k" and _OPAQUE.fullmatch(word)):
+        return hide(flag, word)
+    if (option := _OPTION.match(word)) is None:
+        return _hidden_assignment(name, flag, word, hide)
+    flag, text = option["flag"], word[option.end() :]
+    clear = hide(flag, text) if is_secret_name(flag) else _hidden_assignment(name, flag, text, hide)
+    return option[0] + str(clear)
+
+
+def _hidden_assignment(name: str, flag: str, word: str, hide: Hide) -> Any:
+    """A word without what is secret in `NAME=VALUE` and `Header: value`; whatever a header is called, behind a flag of headers it is one."""
+    found = _ASSIGNMENT.fullmatch(word)
+    if found is None:
+        return _hidden_within(name, word, hide)
+    is_header = flag in _HEADER_FLAGS and ":" in found["sign"]
+    under = "authorization" if is_header else _carried_name("env" if flag in _ENV_FLAGS else "", found["name"], found["text"])
+    # `Key: some words` is a sentence; a header of a telling name has a scheme at most.
+    is_secret = is_secret_name(under) and (is_header or "=" in found["sign"] or len(found["text"].split()) <= 2 or under.lower() in _OPEN_HEADERS)
+    within = _hidden_within(name, word, hide) if not is_secret or " " in found["text"] else word
+    return f"{found['name']}{found['sign']}{hide(under, found['text'])}" if is_secret and within == word else within
+
+
+def _hidden_within(name: str, word: str, hide: Hide) -> Any:
+    """A word that is a text of its own, such as a line for a shell."""
+    if word.lstrip().startswith("{"):
+        return hidden(name, word, hide)
+
+    def assigned(match: re.Match[bytes]) -> bytes:
+        head, text = match["name"], match[0][len(match["name"]) :]
+        return head + hide(name, text.decode("utf-8", "surrogatepass")).encode("utf-8", "surrogatepass")
+
+    clear = _ASSIGNED.sub(assigned, word.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+    clear = _AUTHORIZED.sub(lambda match: match["name"] + hide("authorization", match["text"]), clear)
+    return hidden(name, clear, hide)
 
 
 def _hidden_text(name: str, text: str, hide: Hide) -> str:
@@ -222,12 +264,28 @@ def _hidden_text(name: str, text: str, hide: Hide) -> str:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return _hidden_texts(name, text, hide)
-        clear = hidden(name, value, hide)
+        clear = _without_env(hidden(name, value, hide), hide)
         return text if clear == value else json.dumps(clear, ensure_ascii=False)
     if _URL_NAME.search(name):
         return _hidden_url(name, text, hide)
     text = _AUTHORITY.sub(lambda match: hide(USER, match["user"]) + "@", text)
     return _PARAMETER.sub(lambda match: f"{match['name']}={hide(name, match['value'])}" if _SECRET_PARAMETER.search(match["name"]) else match[0], text)
+
+
+def _without_env(value: Any, hide: Hide) -> Any:  # any: what stands in JSON
+    """JSON without what may be a secret in its tables of variables, which can hold no reference: those of somebody else's servers."""
+    if isinstance(value, list):
+        return [_without_env(item, hide) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    clear = {key: _without_env(item, hide) for key, item in value.items()}
+    variables = clear.get("env")
+    return clear | {"env": {key: _variable(key, item, hide) for key, item in variables.items()}} if isinstance(variables, dict) else clear
+
+
+def _variable(name: str, value: object, hide: Hide) -> object:
+    is_secret = isinstance(value, str) and _OPAQUE_VALUE.fullmatch(value) and not _OPEN_NAME.search(name)
+    return hide(name, str(value)) if is_secret else value
 
 
 def _hidden_texts(name: str, text: str, hide: Hide) -> str:
@@ -244,6 +302,7 @@ def _hidden_url(name: str, url: str, hide: Hide) -> str:
     before, at, rest = url.rpartition("@")
     scheme = before[: before.index("://") + 3] if "://" in before else ""
     clear = f"{scheme}{hide(USER, before.removeprefix(scheme))}@{rest}" if at else url
+    clear = _OPAQUE_PART.sub(lambda match: hide(name, match[0]), clear)
     return _PARAMETER.sub(lambda match: f"{match['name']}={hide(name, match['value'])}" if _is_secret_parameter(match) else match[0], clear)
 
 
@@ -348,10 +407,12 @@ def _from_keyring(ref: SecretRef, _: Mapping[str, str], path: str) -> str:
         keyring = importlib.import_module("keyring")
     except ImportError:
         raise SecretMissing(f"{path}: a keyring is named, and the package `keyring` is not installed", hint="pip install keyring") from None
+    except (Exception, SystemExit) as error:  # strangers' code, which may be anything that is called so
+        raise SecretMissing(f"{path}: the package `keyring` cannot be loaded: {type(error).__name__}", hint="pip install --force-reinstall keyring") from None
     service, name = ref.keyring.rsplit("/", 1)
     try:
         secret = keyring.get_password(service, name)
-    except Exception as error:  # whichever of its many backends it is: each raises what it likes
+    except (Exception, SystemExit) as error:  # whichever of its many backends it is: each raises what it likes
         raise SecretMissing(f"{path}: the keyring does not answer: {type(error).__name__}") from None
     if not secret:
         raise SecretMissing(f"{path}: the keyring has nothing for {ref.keyring!r}", hint=f"keyring set {service} {name}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from orchestrator.settings.placing import placed_command
 from orchestrator.settings.problems import Problem, did_you_mean, nearest
 from orchestrator.settings.secrets import with_secrets
 from orchestrator.settings.values import seconds, shown
@@ -65,7 +65,7 @@ def merge_servers(layers: Sequence[Layer], *, home: Path | None) -> dict[str, To
     sources: dict[str, dict[str, str]] = {}
     for layer in layers:
         for name, table in layer.servers.items():
-            placed = {key: _placed(value, layer, home) if key == "command" else value for key, value in table.items()}
+            placed = {key: placed_command([value], layer.folder, home)[0] if key == "command" else value for key, value in table.items()}
             before = tables.get(name, {}) if layer.merges else {}
             tables[name] = {**before, **{key: _laid(before.get(key), value) for key, value in placed.items()}}
             sources[name] = {**(sources.get(name, {}) if layer.merges else {}), **dict.fromkeys(placed, layer.source)}
@@ -96,13 +96,6 @@ def _server(name: str, table: Mapping[str, Any], sources: Mapping[str, str]) -> 
 
 def _laid(before: object, value: object) -> object:
     return {**before, **value} if isinstance(before, Mapping) and isinstance(value, Mapping) else value
-
-
-def _placed(command: str, layer: Layer, home: Path | None) -> str:
-    """A program that is named by a path: a relative one counts from the file that gave it."""
-    if command.startswith("~/") and home is not None:
-        return str(home / command[2:])
-    return os.path.abspath(layer.folder / command) if "/" in command else command
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 
 from orchestrator.settings.declarations import UNLIMITED, Setting, SettingType, SettingValue
@@ -45,6 +46,8 @@ def parse_value(setting: Setting, raw: object, *, text: bool) -> SettingValue:
     if text and isinstance(raw, str) and not raw.strip():
         raise ValueError(f"is empty; expected {expectation(setting)}")
     value = _PARSERS[setting.type](raw, text)
+    if value is None and _is_negative(setting, raw):
+        raise ValueError(f"{shown(raw)} is too small; expected {expectation(setting)}")
     if value is None:
         raise ValueError(f"{shown(raw)} is not usable; expected {expectation(setting)}")
     _check_bounds(setting, value)
@@ -108,6 +111,30 @@ def shown_key(path: str) -> str:
     """The path of a key from a stranger's file, as a message may repeat it: all of it visible, nothing that could pass for our words, and not endless."""
     text = path if path.isascii() and path.isprintable() and " " not in path else repr(path)
     return text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]}… ({len(path):,} characters)"
+
+
+def path_parts(path: str) -> tuple[str, ...]:
+    """The names on a path, which are divided by dots; one that has a dot itself stands in quotes, as in TOML: `agents.x.headers."X.Team"`."""
+    if '"' in path or "'" in path:
+        with suppress(ValueError, RecursionError):
+            return _only_path(tomllib.loads(f"{path} = 0"))
+    return tuple(part.strip() for part in path.split("."))
+
+
+def _only_path(table: object) -> tuple[str, ...]:
+    """Of nested tables that hold one value; a text with a line end in it may hold more, and is no path."""
+    parts: list[str] = []
+    while isinstance(table, dict):
+        (name, table), *more = table.items()
+        if more:
+            raise ValueError
+        parts.append(name)
+    return tuple(parts)
+
+
+def _is_negative(setting: Setting, raw: object) -> bool:
+    pattern = {"duration": _DURATION, "size": _SIZE}.get(setting.type)
+    return pattern is not None and isinstance(raw, str) and raw.strip().startswith("-") and pattern.fullmatch(raw.strip()[1:]) is not None
 
 
 def _bool(raw: object, text: bool) -> SettingValue:

@@ -23,7 +23,7 @@ Complain = Callable[[str], None]
 Row = tuple[Any, ...]
 """A row as SQLite gives it: a damaged one may hold anything anywhere."""
 
-BAD = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+BAD = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
 """What reading a damaged value raises."""
 
 _PARTS: Mapping[str, type[Part]] = {"text": Text, "reasoning": Reasoning, "tool_call": ToolCall, "tool_result": ToolResult}

@@ -327,7 +327,7 @@ class SqliteStore:
 
         def taken(connection: sqlite3.Connection) -> Sequence[bool]:
             aged = self._aged(connection)
-            new = [percepts.take_in(connection, percept, aged=aged, now=now, platform=database.platform, notice=database.notice) for percept in given]
+            new = percepts.take_in(connection, given, aged=aged, now=now, platform=database.platform, notice=database.notice)
             percepts.take_in_edges(connection, links, now)
             linked = [percept for percept, is_new in zip(given, new, strict=True) if is_new and percept.id in fresh]
             percepts.relate_all(connection, linked, now=now, platform=database.platform)

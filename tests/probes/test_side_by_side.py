@@ -11,7 +11,7 @@ def test_what_hangs_holds_up_nobody() -> None:
     never = threading.Event()
     answers = side_by_side({"hangs": never.wait, "quick": lambda: True}, seconds=0.2)
     never.set()
-    assert answers == {"hangs": Answered(), "quick": Answered(value=True)}
+    assert answers == {"hangs": Answered(late=True), "quick": Answered(value=True)}
 
 
 def test_an_error_is_an_answer() -> None:

@@ -417,3 +417,33 @@ def test_a_project_file_that_leads_out_of_the_project_is_not_written_through(pla
         set_(place, "limits.turn_timeout", "5m", project=True)
 
     assert place.paths.user_file.read_bytes() == before
+
+
+def test_a_header_with_a_dot_in_its_name_is_set_read_and_unset(place: Place) -> None:
+    path = 'mcp_servers.s.headers."X.Team"'
+    place.user('[mcp_servers.s]\nurl = "http://h"\n')
+
+    done = set_(place, path, '{ env = "TEAM" }')
+
+    assert done.settings.explain(path).value == "{ env = 'TEAM' }"
+    assert '"X.Team"' in place.paths.user_file.read_text()
+    assert place.load(sets=[f"{path}=red"]).servers["s"].headers["X.Team"] == "red"
+    assert unset(place, path).changed
+    assert "X.Team" not in place.paths.user_file.read_text()
+
+
+def test_a_secret_in_a_command_is_refused_as_anywhere(place: Place) -> None:
+    with pytest.raises(ConfigError, match=r"notify.command: a secret on the command line"):
+        set_(place, "notify.command", '["curl", "-H", "Authorization: Bearer CANARY-1"]')
+    assert set_(place, "notify.command", '["notify-send", "Escalera"]').changed
+
+
+def test_a_role_of_a_built_in_agent_says_how_to_keep_it_when_the_first_agent_is_added(place: Place) -> None:
+    place.user('primary = "local"\n')
+    change = adding_agent("x", {"provider": "openai"}, known={}, workspace=place.workspace)
+
+    with pytest.raises(ConfigError, match=r"primary: no agent 'local' is configured; .*`escalera agents add local --provider embedded` keeps it"):
+        edit(sources(place), change)
+
+    edit(sources(place), adding_agent("local", {"provider": "embedded"}, known=place.load().agents, workspace=place.workspace))
+    assert edit(sources(place), change).changed

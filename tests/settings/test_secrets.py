@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
+from orchestrator.settings.known import written_secrets
 from orchestrator.settings.secrets import Secret, SecretRef, has_written_secret, is_secret_name, masked, resolve, secret_texts, with_secrets
 
 
@@ -116,6 +117,54 @@ def test_masking_reaches_into_command_lines_and_json() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--header", "Authorization: Bearer CANARY"], ["--header", "Authorization: ***"]),
+        (["-H", "X-Team: a CANARY"], ["-H", "X-Team: ***"]),
+        (["-HAuthorization: Bearer CANARY"], ["-HAuthorization: ***"]),
+        (["--header=Authorization: Bearer CANARY"], ["--header=Authorization: ***"]),
+        (["Authorization: Bearer CANARY"], ["Authorization: ***"]),
+        (["Cookie: a=CANARY; b=2; c=3"], ["Cookie: ***"]),
+        (["-e", "GITHUB_PERSONAL_ACCESS_TOKEN=CANARY"], ["-e", "GITHUB_PERSONAL_ACCESS_TOKEN=***"]),
+        (["-eGITHUB_TOKEN=CANARY"], ["-eGITHUB_TOKEN=***"]),
+        (["--env=GITHUB_TOKEN=CANARY"], ["--env=GITHUB_TOKEN=***"]),
+        (["-e", "T=canary1234567890ab"], ["-e", "T=***"]),
+        (["API_KEY=CANARY"], ["API_KEY=***"]),
+        (["--password:CANARY"], ["--password:***"]),
+        (["-k", "canary1234567890ab"], ["-k", "***"]),
+        (["sh", "-c", "API_KEY=CANARY1 curl -H 'Authorization: Bearer CANARY'"], ["sh", "-c", "API_KEY=*** curl -H 'Authorization: ***'"]),
+        (
+            ["--mcp-config", '{"mcpServers": {"x": {"env": {"T": "CANARY00", "N": "30000000"}}}}'],
+            ["--mcp-config", '{"mcpServers": {"x": {"env": {"T": "***", "N": "30000000"}}}}'],
+        ),
+    ],
+)
+def test_secrets_in_the_spellings_of_command_lines_are_masked_and_known(words: list[str], shown: list[str]) -> None:
+    assert masked("args", words) == shown
+    assert masked("args", tuple(words)) == shown
+    assert any(secret in " ".join(words) for secret in written_secrets("args", words))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-y", "@modelcontextprotocol/server-filesystem@2025.1.14", ".", "--port=8080", "--config=a.json", "-e", "NODE_ENV=production"],
+        ["--system", "Key: points to be made about it", "https://host/v1", "run", "-k", "test_name", "--region=us-east-1", "-p:8080"],
+        ["-lc", "npx thing --max-tokens 5", "https://host/openai/deployments/gpt-4o-2024-08-06-eu/chat", "a=b", "-X", ""],
+    ],
+)
+def test_what_is_no_secret_in_a_command_line_stays(words: list[str]) -> None:
+    assert masked("args", words) == words
+
+
+def test_a_secret_in_the_path_of_an_address_is_masked() -> None:
+    url = "https://gateway.example/v1/{}/openai/gpt-4o-2024-08-06-preview"
+
+    assert masked("base_url", url.format("canary0123456789canary")) == url.format("***")
+    assert list(written_secrets("base_url", url.format("canary0123456789canary"))) == ["canary0123456789canary"]
+
+
+@pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
         ("base_url", "me:CANARY@host/v1", "***@host/v1"),
@@ -172,6 +221,8 @@ from . import errors
 def get_password(service, name):
     if service == "locked":
         raise errors.KeyringLocked(f"sk-7 of {name}")
+    if service == "leaving":
+        raise SystemExit(f"sk-7 of {name}")
     if service == "gone":
         raise OSError(f"sk-7 of {name}")
     return {("mail/work", "me"): "sk-6"}.get((service, name))
@@ -196,6 +247,7 @@ except SecretMissing as error:
         ("mail/work/you", "agents.x.api_key: the keyring has nothing for 'mail/work/you' keyring set mail/work you"),
         ("gone/me", "agents.x.api_key: the keyring does not answer: OSError None"),
         ("locked/me", "agents.x.api_key: the keyring does not answer: KeyringLocked None"),
+        ("leaving/me", "agents.x.api_key: the keyring does not answer: SystemExit None"),
     ],
 )
 def test_a_keyring_gives_what_it_holds_and_says_why_not(tmp_path: Path, reference: str, said: str) -> None:
@@ -207,6 +259,16 @@ def test_a_keyring_gives_what_it_holds_and_says_why_not(tmp_path: Path, referenc
 
     assert done.stdout.strip() == said
     assert "sk-7" not in done.stdout
+
+
+@pytest.mark.parametrize("raised", ["RuntimeError('sk-7')", "SystemExit(0)"])
+def test_a_keyring_that_breaks_when_it_is_loaded_is_said(tmp_path: Path, raised: str) -> None:
+    (tmp_path / "keyring.py").write_text(f"raise {raised}")
+
+    done = subprocess.run([sys.executable, "-c", ASK, "a/b"], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+
+    said = f"agents.x.api_key: the package `keyring` cannot be loaded: {raised.partition('(')[0]} pip install --force-reinstall keyring"
+    assert done.stdout.strip() == said
 
 
 def test_a_secret_that_is_written_out_is_found_at_any_depth() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import orchestrator
 from orchestrator.settings.declarations import BY_PATH, SETTINGS, SettingValue, reference_table
 from orchestrator.settings.limits import Limits
-from orchestrator.settings.values import parse_value, python_value, seconds, size
+from orchestrator.settings.values import parse_value, path_parts, python_value, seconds, size
 
 
 @pytest.mark.parametrize(
@@ -185,3 +185,25 @@ def test_a_list_is_written_with_commas_or_as_in_toml(text: str, wanted: tuple[st
         return
     with pytest.raises(ValueError, match="a list of texts"):
         parse_value(setting, text, text=True)
+
+
+@pytest.mark.parametrize(("path", "raw"), [("questions.ttl", "-5s"), ("artifacts.quota", "-2KiB"), ("artifacts.quota", "-2"), ("questions.ttl", " -1.5h")])
+def test_a_negative_duration_or_size_is_too_small(path: str, raw: str) -> None:
+    with pytest.raises(ValueError, match=f"'{raw}'? ?.*is too small; expected|-2 is too small; expected"):
+        parse_value(BY_PATH[path], raw, text=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [
+        ("limits.idle_timeout", ("limits", "idle_timeout")),
+        (" agents . a.model", ("agents", "a", "model")),
+        ('agents.a.headers."X.Team"', ("agents", "a", "headers", "X.Team")),
+        ("agents.a.headers.'X.Team'.b", ("agents", "a", "headers", "X.Team", "b")),
+        ('agents.a."b', ("agents", "a", '"b')),
+        ('"a" = 1\nb', ('"a" = 1\nb',)),
+        ("a..b", ("a", "", "b")),
+    ],
+)
+def test_a_name_with_dots_stands_in_quotes(path: str, parts: tuple[str, ...]) -> None:
+    assert path_parts(path) == parts

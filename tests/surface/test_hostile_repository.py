@@ -353,6 +353,18 @@ def test_what_trust_lists_cannot_be_forged_by_a_key(shell: Shell, agents: Callab
     ]
 
 
+def test_trust_says_of_an_accepted_file_what_is_wrong_with_it(shell: Shell) -> None:
+    (shell.cwd / "escalera.toml").write_text("primary = 5\n[agents]\nx = 3\n")
+
+    done = shell.run("trust", "--yes")
+
+    assert done.stdout.endswith("accepted\n")
+    said = done.stderr.splitlines()
+    assert len(said) == 2
+    assert f"{shell.cwd}/escalera.toml: primary: 5 is not usable" in said[0]
+    assert f"{shell.cwd}/escalera.toml: agents.x: " in said[1]
+
+
 def test_a_program_and_a_file_that_an_accepted_project_names_are_accepted_with_it(shell: Shell, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     for name in ("tool.sh", "key.sh", "server.py"):
