@@ -85,6 +85,7 @@ class Replay:
             done = self._turn(item)
             self._note(item)
             yield done
+        self._weighings.clear()  # they lead back here: without them all this is gone as soon as nobody uses it
 
     def _turn(self, item: PastTurn) -> Replayed:
         turn, receipt = item.turn, item.receipt
