@@ -92,8 +92,7 @@ class Conversation:
         return (self.role, self.told, self.activity, self.prior) == (other.role, other.told, other.activity, other.prior)
 
 
-@dataclass(frozen=True, slots=True)
-class ToldNeed:
+class ToldNeed(NamedTuple):
     """The need as a turn is told of it."""
 
     status: NeedStatus

@@ -125,8 +125,9 @@ class Replay:
         others: dict[int, Sent] = {}
         facts, need = case.receipt.facts, case.need
         remembers = bool(case.chosen or case.receipt.report.percepts.over)
-        weighing = self._weighing(case, limits, need) if facts is None and not remembers else None
-        for other, places in self._groups(case, limits):
+        groups = self._groups(case, limits)
+        weighing = self._weighing(case, limits, need) if groups and facts is None and not remembers else None
+        for other, places in groups:
             if weighing is not None:
                 sent = weighing.sent(self._budget(case, other))
             else:
