@@ -65,3 +65,18 @@ def test_a_receipt_that_is_none_of_ours_takes_a_longer_look(templates: Templates
 
     assert from_stored_text(json.dumps({**data, **change}, separators=(",", ":"))) is None
     assert from_stored_text("no json") is None
+
+
+def test_other_processes_come_to_the_same_and_tell_how_far_they_are(templates: Templates, tmp_path: Path) -> None:
+    scene = lived(tmp_path, templates, "", turns=12)
+    turns, heard = len(scene.turns), list[int]()
+    scene.store.import_session(replace(scene.session, id="s2", external_sessions=()), scene.turns, scene.store.receipts("s1"))
+    job, sessions = Job(tmp_path / "data", Task((variant("message_budget_chars", "5000", agent=None),))), [("s1", turns), ("s2", turns)]
+
+    here = replay_stored(job, scene.store, sessions)
+    there = replay_stored(job, scene.store, sessions, processes=2, few=0, heard=heard.append)
+
+    scene.close()
+    assert there == here
+    assert there.replayed == 2 * turns
+    assert heard == [2 * turns]
