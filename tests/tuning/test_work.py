@@ -17,7 +17,7 @@ from orchestrator.tuning.work import Job, known_percepts, replay_stored
 
 from .conftest import lived, past
 
-TURNS = 40
+TURNS = 30
 
 
 def test_each_session_is_replayed_with_the_templates_of_its_workspace(templates: Templates, tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_what_variants_share_changes_none_of_them(templates: Templates, tmp_path
     scene = lived(tmp_path, templates, "returning_fresh_start_local_turns = 3", turns=TURNS, facts=2)
     recorded, percepts = past(scene), known_percepts(scene.store)
     scene.close()
-    variants = [variant(limit, value, agent=None) for limit, values in (SWEEPS | {"message_budget_chars": ("5000", "9000")}).items() for value in values[::2]]
+    variants = [variant(limit, value, agent=None) for limit, values in (SWEEPS | {"message_budget_chars": ("5000", "9000")}).items() for value in values[::3]]
 
     together = replay_all([recorded], Task(tuple(variants)), templates, percepts)
 
