@@ -278,6 +278,9 @@ class Store(Protocol):
     def end_task(self, identity: str, state: TaskState, result: Mapping[str, Any], exit_code: int) -> bool:
         """Store how it ended; whether it was still running. Its result's life begins."""
 
+    def forget_task(self, identity: str) -> None:
+        """Remove one that came to nothing; any other stays."""
+
     def cancel_task(self, identity: str) -> StoredTask:
         """Ask its runner to end it, if it runs."""
 

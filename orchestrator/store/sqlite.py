@@ -388,6 +388,9 @@ class SqliteStore:
     def end_task(self, identity: str, state: TaskState, result: Mapping[str, Any], exit_code: int) -> bool:
         return self._database.write(lambda connection: tasks.end(connection, identity, state, result, exit_code, self._look()))
 
+    def forget_task(self, identity: str) -> None:
+        self._database.write(lambda connection: tasks.forget(connection, identity, self._look()))
+
     def cancel_task(self, identity: str) -> StoredTask:
         return self._database.write(lambda connection: tasks.ask_to_end(connection, identity, self._look()))
 
