@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from orchestrator.clock import SystemClock
-from orchestrator.memory.inject import chosen_of, inquiry_of
+from orchestrator.memory.inject import select
 from orchestrator.percepts import GET_MOST, Inquiry, Percept
 from orchestrator.session import Role
 from orchestrator.settings.limits import Limits
@@ -85,8 +85,7 @@ def _opened(folder: Path) -> SqliteStore:
 
 def _told(store: SqliteStore, prompt: str) -> None:
     """What a turn does: asked of the store, and chosen within the limits."""
-    inquiry = inquiry_of(agent="local", role=Role.PRIMARY, workspace="/work", session="s1", limits=LIMITS, prompt=prompt, need=None)
-    chosen_of(store.recall(inquiry), agent="local", role=Role.PRIMARY, workspace="/work", limits=LIMITS)
+    select(store.recall, agent="local", role=Role.PRIMARY, workspace="/work", session="s1", limits=LIMITS, prompt=prompt, need=None)
 
 
 def _got(store: SqliteStore, query: str) -> None:

@@ -214,7 +214,8 @@ def _carry_out(place: Workplace, claim: Claim, plan: Plan, *, cancel: Cancel, as
     if error is None and (other := _other_model(place, plan, answered)) is not None:
         answered.notice(other)
     receipt = None if plan is opened else as_json(receipt_of(plan))
-    report = record(recorder, plan, Ended(turn, heard, answered, error, place.clock.now()), new_id=place.new_id, receipt=receipt)
+    ended = Ended(turn, heard, answered, error, place.clock.now())
+    report = record(recorder, plan, ended, log=partial(place.store.log, claim.session), new_id=place.new_id, receipt=receipt)
     problems = (*place.additions.hooks.turn_ended(report.turn, report.session), *_kept_up(place, plan))
     for problem in problems:
         watch(Shown("notice", problem))

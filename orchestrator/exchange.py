@@ -72,13 +72,13 @@ class Timers:
             limits.append((self._started + self._timeouts.turn, "turn"))
         return min(limits, default=(None, None))
 
-    def error(self, which: Which | None = None) -> TimedOut:
-        """The error of a timer; without its name, of the one that watches over silence now."""
+    def error(self, which: Which | None = None, happened: str = "") -> TimedOut:
+        """The error of a timer; without its name, of the one that watches over silence now. `happened` says what took so long, if not the server."""
         which = which or ("first_byte" if self._first else "idle")
         seconds = {"first_byte": self._timeouts.first_byte, "idle": self._timeouts.idle, "turn": self._timeouts.turn}[which]
         what = {"first_byte": "sent nothing", "idle": "fell silent in the middle of its answer", "turn": "did not finish its answer"}[which]
         span = "" if seconds is None else f" for {seconds:g} seconds"
-        return TimedOut(f"{self._where} {what}{span}.", which=which, hint=f"Raise the agent's {which}_timeout if it needs longer.")
+        return TimedOut(f"{happened or f'{self._where} {what}'}{span}.", which=which, hint=f"Raise the agent's {which}_timeout if it needs longer.")
 
 
 class Exchange(Generic[Item]):

@@ -80,19 +80,28 @@ def told_to(premises: Premises, store: Store, agent: str, prompt: str, session: 
 
     Nobody is called, and no fact counts as used.
     """
-    from orchestrator.memory.inject import chosen_of, inquiry_of
+    from orchestrator.memory.inject import select
 
     role = Role.PRIMARY if agent == premises.settings.explain("primary").value else Role.ESCALATION
     limits = premises.settings.limits(agent)
     workspace, identity = (premises.workspace, None) if session is None else (session.workspace, session.id)
+    stated = _stated(session, agent, workspace)
     with store.snapshot():
-        asked = inquiry_of(agent=agent, role=role, workspace=workspace, session=identity, limits=limits, prompt=prompt, need=need, explain=explain)
-        recalled = store.recall(asked)
+        chosen = select(
+            store.recall,
+            agent=agent,
+            role=role,
+            workspace=workspace,
+            session=identity,
+            limits=limits,
+            prompt=prompt,
+            need=need,
+            stated=stated,
+            explain=explain,
+        )
         there = {percept.id: percept for percept in store.percepts(session=identity)} if explain else {}
-    chosen = chosen_of(recalled, agent=agent, role=role, workspace=workspace, limits=limits, stated=_stated(session, agent, workspace))
-    scores = {percept.id: score for percept, score in recalled.found}
     withheld = tuple((there[identity], why) for identity, why in chosen.withheld if identity in there)
-    return Told(agent, tuple((percept, scores[percept.id]) for percept in chosen.sent), withheld)
+    return Told(agent, tuple((percept, chosen.scores[percept.id]) for percept in chosen.sent), withheld)
 
 
 def _stated(session: Session | None, agent: str, workspace: str) -> set[str]:

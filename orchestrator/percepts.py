@@ -109,7 +109,9 @@ class Inquiry:
     text: str | None = None
     """The prompt and the current need, which what is told has to do with; `None` lets everything pass."""
     most: int | None = None
-    """How many are wanted at most, core ones aside."""
+    """How many are wanted at most."""
+    fits: int | None = None
+    """How many bytes of UTF-8 a wanted one has at most."""
     explain: bool = False
     """Whether those that are left out are listed, too."""
 
@@ -120,8 +122,12 @@ class Recalled:
 
     found: tuple[tuple[Percept, float], ...] = ()
     """With how well each fits the text; 1 for all where nothing was asked for, 0 for core percepts that do not fit."""
+    more: bool = False
+    """Whether there may be further ones, which rank behind these."""
+    longer: tuple[tuple[Percept, float], ...] = ()
+    """Of the further ones those that extend one of these."""
     extends: frozenset[tuple[str, str]] = frozenset()
-    """Of those found: (the longer, the shorter)."""
+    """Of all of them: (the longer, the shorter)."""
     withheld: tuple[tuple[str, str], ...] = ()
     """Those that are left out, (id, why), if the inquiry asked for them."""
 

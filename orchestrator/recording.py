@@ -14,14 +14,17 @@ from orchestrator.dispatch.desk import Answered
 from orchestrator.dispatch.heard import Heard
 from orchestrator.errors import Cancelled, EscaleraError, LeaseLost, SessionLost, StoreError
 from orchestrator.keeping import Keeper
-from orchestrator.messages import Part, Text, ToolResult, well_formed
+from orchestrator.memory.hearsay import Spoken, spoken_until
+from orchestrator.messages import Part, Text, well_formed
 from orchestrator.percepts import INITIAL_WEIGHTS, Percept, Producer, statement_key
 from orchestrator.planning.case import brief_with
 from orchestrator.planning.plan import Plan
 from orchestrator.providers import Cancel
+from orchestrator.quoting import one_line
 from orchestrator.session import (
     TOLD,
     Brief,
+    EarlierTurns,
     ExternalSession,
     Need,
     Outcome,
@@ -30,13 +33,13 @@ from orchestrator.session import (
     State,
     Turn,
     TurnError,
+    TurnLog,
     answer_of,
     ends_with_question,
     set_need,
     transition,
 )
 from orchestrator.store import Claim, Receipt, Store
-from orchestrator.words import contains
 from orchestrator.workspaces import same_workspace
 
 
@@ -124,11 +127,11 @@ class Report:
     """The reason with which the primary gave the turn away."""
 
 
-def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[], str], receipt: Receipt | None) -> Report:
+def record(recorder: Recorder, plan: Plan, ended: Ended, *, log: Callable[[], TurnLog], new_id: Callable[[], str], receipt: Receipt | None) -> Report:
     """The turn's end, the session's header and what was learned, stored as one; an answer that cannot be stored is still given.
 
-    `receipt` takes the place of the one that the turn was opened with, where it was decided anew since. The error is what ended the
-    turn, or else why it is not stored; a lost lease goes before the cancel that it caused.
+    `log` gives the session's, which is read only where a fact is to be remembered. `receipt` takes the place of the one that the turn was opened with,
+    where it was decided anew since. The error is what ended the turn, or else why it is not stored; a lost lease goes before the cancel that it caused.
     """
     if ended.error is not None and ended.answered.unfinished.strip():
         partial = Text(ended.answered.unfinished, extra={"partial": True})
@@ -137,9 +140,11 @@ def record(recorder: Recorder, plan: Plan, ended: Ended, *, new_id: Callable[[],
     turn = _closed(ended)
     session = _session_after(plan, ended)
     notices = [*plan.notices, *ended.answered.notices, *ended.heard.refused, *ended.heard.empty, *recorder.problems]
+    if ended.outcome not in TOLD and ended.heard.facts:
+        notices.append(f"the turn did not end well, so this is not remembered: {'; '.join(one_line(text, 200) for text, _ in ended.heard.facts)}")
     error: EscaleraError | None = ended.error
     try:
-        recorder.close(turn, session, _facts(plan, ended, new_id), receipt)
+        recorder.close(turn, session, _facts(plan, ended, log, new_id), receipt)
     except StoreError as refusal:
         notices.append(f"this turn could not be saved: {refusal.message}")
         error = refusal if error is None or isinstance(refusal, LeaseLost) else error
@@ -236,14 +241,19 @@ def _without_conversation(known: tuple[ExternalSession, ...], plan: Plan) -> tup
     return tuple(one for one in known if one.agent != plan.agent.name or not same_workspace(one.workspace, plan.workspace))
 
 
-def _facts(plan: Plan, ended: Ended, new_id: Callable[[], str]) -> list[Percept]:
+def _facts(plan: Plan, ended: Ended, log: Callable[[], TurnLog], new_id: Callable[[], str]) -> list[Percept]:
     """What the agent asked to remember, as percepts of this session."""
-    if ended.outcome not in TOLD:
+    if ended.outcome not in TOLD or not ended.heard.facts:
         return []
-    return [_fact(plan, ended, text, channel, new_id()) for text, channel in ended.heard.facts]
+    try:
+        spoken = spoken_until(plan.wish.prompt, ended.answered.steps, EarlierTurns(log(), ended.turn.index))
+    except StoreError:
+        spoken = None
+    return [_fact(plan, ended, spoken, text, channel, new_id()) for text, channel in ended.heard.facts]
 
 
-def _fact(plan: Plan, ended: Ended, text: str, channel: str, identity: str) -> Percept:
+def _fact(plan: Plan, ended: Ended, spoken: Spoken | None, text: str, channel: str, identity: str) -> Percept:
+    """Nobody vouches for it where it is not known what was `spoken`."""
     consumer, content = addressed(text)
     producer: Producer = "primary" if plan.route.role is Role.PRIMARY else "escalation"
     return Percept(
@@ -259,14 +269,8 @@ def _fact(plan: Plan, ended: Ended, text: str, channel: str, identity: str) -> P
         created_at=ended.at,
         updated_at=ended.at,
         source={"session": plan.standing.session.id, "turn": ended.turn.index, "agent": plan.agent.name, "by": channel},
-        trust="tool_output" if _is_from_tool(content, plan, ended) else "agent",
+        trust="tool_output" if spoken is None or spoken.is_only_from_a_tool(content) else "agent",
     )
-
-
-def _is_from_tool(content: str, plan: Plan, ended: Ended) -> bool:
-    """Whether the words stand in what a tool gave in this turn, and not in the prompt: nobody vouches for those (page 4)."""
-    given = [step.content for step in ended.answered.steps if isinstance(step, ToolResult)]
-    return any(contains(result, content) for result in given) and not contains(plan.wish.prompt, content)
 
 
 def addressed(text: str) -> tuple[str, str]:

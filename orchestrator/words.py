@@ -18,7 +18,8 @@ from orchestrator.messages import well_formed
 NEAR = 0.6
 """Jaccard index of the sets of words from which on two statements are near each other (page 4)."""
 
-Kind = Literal["word", "number", "run", "symbol"]
+Kind = Literal["word", "number", "series", "run", "symbol"]
+"""A series is numbers with only blanks between them, after each of which it stands as one: `1 000 000`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +59,20 @@ def likeness(one: frozenset[str], other: frozenset[str]) -> float:
     return shared / (len(one) + len(other) - shared) if shared else 0.0
 
 
-def changes_value(old: str, new: str) -> bool:
+def changes_value(old: str, new: str, subject: str | None = None) -> bool:
     """Whether `new` says the same as `old` but for a value, given that both are about one subject.
 
-    So it is where only numbers differ, where what stands before an `is`, `=` or `:` is the same, and where most words are
-    shared while each has some of its own.
+    Both state a value of the same thing, and it is another number with the same few words about it, or one word instead of
+    another. Where an `is` stands before a word, that thing must be more than the subject: Ann is many things, her editor is one.
+    So in doubt it is no change, and both are told.
     """
-    before, after = statement_of(old).words, statement_of(new).words
-    if before <= after or after <= before:
+    before, after = _stated(old), _stated(new)
+    if before is None or after is None or before.of != after.of or before.says == after.says:
         return False
-    if likeness(before, after) >= NEAR or all(is_number(word) for word in before ^ after):
-        return True
-    return (topic := _topic(old)) is not None and topic == _topic(new)
+    if before.numbers and after.numbers:
+        return before.numbers != after.numbers and before.beside == after.beside and len(before.beside) <= _BESIDE
+    named = before.names and after.names
+    return before.is_word and after.is_word and (named or bool(before.of - _owners(words_of(subject or ""))))
 
 
 def is_number(word: str) -> bool:
@@ -79,11 +82,21 @@ def is_number(word: str) -> bool:
 
 def contains(text: str, part: str) -> bool:
     """Whether the part's words stand in the text, in a row; blanks, case, punctuation and markup do not count."""
-    sought = " ".join(token for _, token in _tokens(_normal(part)))
-    return bool(sought) and any(f" {sought} " in f" {' '.join(token for _, token in _tokens(_normal(form)))} " for form in (text, _MARKUP.sub(" ", text)))
+    sought = _in_a_row(_normal(part.casefold()))
+    if not sought.strip():
+        return False
+    telling = max((word for word in sought.split() if word not in _NOT_AS_WRITTEN), key=len, default="")
+    forms = (text, _MARKUP.sub(" ", text)) if "<" in text else (text,)
+    return any(telling in normal and sought in _in_a_row(normal) for normal in (_normal(form.casefold()) for form in forms))
 
 
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]*>")
+_NOT_AS_WRITTEN = frozenset(["not", "will", "shall", "ne"])
+"""Words that a contraction is spelled out to and that do not stand in it."""
+
+
+def _in_a_row(normal: str) -> str:
+    return f" {' '.join(token for kind, token in _tokens(normal) if kind != 'series')} "
 
 
 def search_words(text: str) -> tuple[str, ...]:
@@ -175,13 +188,53 @@ def _without_s(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
-_TOPIC = re.compile(r"^(.+?)(?:\s(?:is|are|was|ist|sind|est|es)\s|\s*=\s*|:\s)", re.DOTALL)
+_NUMERAL = "0-9\u3007\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341"
+_VALUE = re.compile(
+    r"(?P<of>.+?)(?P<by>\s(?:is|ist|est)\s|\s(?:are|sind|es|é|è)\s|\s*=\s*|:\s|(?:是|为|為|は|(?<=[^\x00-\x7f]):)\s*(?=[" + _NUMERAL + r"]))(?P<value>.+)"
+    r"|(?P<noun>[^\W\d]+)\s(?P<number>[\d.,]*\d)\W*",
+    re.DOTALL,
+)
+"""How a value is stated: of what, by which word or sign, and the value; or a noun and a number alone."""
+_BESIDE = 2
+"""How many words may stand beside a number that is a value: `34 years old`."""
 
 
-def _topic(text: str) -> frozenset[str] | None:
-    """The words of what a value is stated of, where that has a plain form."""
-    found = _TOPIC.match(_normal(text).strip())
-    return None if found is None else statement_of(found[1]).words
+@dataclass(frozen=True, slots=True)
+class _Value:
+    of: frozenset[str]
+    """What it is stated of, without an owner's `'s`."""
+    says: frozenset[str]
+    numbers: tuple[str, ...]
+    beside: frozenset[str]
+    """Its other words."""
+    is_word: bool
+    """Whether it is a single word, set apart by blanks."""
+    names: bool
+    """Whether a sign states it, so that what stands before that is a name."""
+
+
+def _stated(text: str) -> _Value | None:
+    """The value that a text states in a plain form, if it does."""
+    found = _VALUE.fullmatch(" ".join(_normal(text).split()))
+    if found is None:
+        return None
+    value, by = found["value"] or found["number"], (found["by"] or "").strip()
+    said = list(_tokens(value))
+    chunks = [chunk for chunk in value.split() if chunk not in _SET_ASIDE] or value.split()
+    return _Value(
+        of=_owners(words_of(found["of"] or found["noun"])),
+        says=_counting(said, value),
+        numbers=tuple(number for kind, token in said for number in ([token] if kind == "number" else _NUMERALS.findall(token) if kind == "run" else ())),
+        beside=frozenset(
+            word for kind, token in said if kind not in ("number", "series") for word in _words(kind, _NUMERALS.sub("", token)) if word not in _SET_ASIDE
+        ),
+        is_word=len(chunks) == 1 and by in ("is", "ist", "est", "=", ":") and all(kind != "run" for kind, _ in said),
+        names=by in ("=", ":"),
+    )
+
+
+def _owners(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(word.removesuffix("'s") for word in words)
 
 
 # -- what is searched for ------------------------------------------------------------------------
@@ -193,13 +246,15 @@ _SMALL = (
 )
 _SMALL_WORDS = frozenset(_SMALL.split())
 _VOWELS = re.compile("[aeiouy]")
+_PARTS = re.compile(r"(?:[^\w.,']|_)+")
 
 
 def _search_forms(kind: Kind, token: str) -> Iterator[str]:
     if kind == "run":
         yield from _pairs(token)
+    if kind in ("run", "series"):
         return
-    parts = [part for part in re.split(r"[_:/-]", token) if part]
+    parts = [part for part in _PARTS.split(token) if part]
     for form in [token, *parts] if len(parts) > 1 else [token]:
         yield _stem(_without_accents(form))
 
@@ -230,24 +285,40 @@ def _stem(word: str) -> str:
 
 # -- words ---------------------------------------------------------------------------------------
 
-_ALIKE = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u2032", "'") | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"))
+_ALIKE = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u02bc\u2032", "'")
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
+    | {"\u066b": ".", "\u2396": ".", "\u066c": ","}  # what parts a number in Arabic, and on keyboards
+)
+_COMPARISONS = {"!=": "\u2260", "<>": "\u2260", "<=": "\u2264", ">=": "\u2265"}
+_COMPARISON = re.compile("|".join(_COMPARISONS))
+_LETTER_A = re.compile(r"(?<=[\w,;)] )A(?![\w'])")
 _UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _KEPT_ASCII = frozenset("<>$%")
 _TOKEN = re.compile(
-    r"(?P<number>(?:(?<![^ ])[+-](?=d))?d+(?:[.,:/-]d+)*[ad]*)"
+    r"(?P<number>(?:(?<![ad])[+-](?=\.?d))?(?:(?<![ad.])\.(?=d))?d+(?:[^adu ]{1,3}d+)*[ad]*)"
     r"|(?P<word>[ad]+(?:'[ad]+|(?<=d)\.(?=d)[ad]+)*)"
     r"|(?P<run>u+)"
-    r"|(?P<symbol>s|\++|(?<=[ad])#)"
+    r"|(?P<symbol>s|\++|(?<=[ad])#|(?<![ad])-(?=sd))"
 )
-"""Over the kinds of the characters: a letter or mark, d digit, u of a script without blanks, s symbol; others as they are."""
+"""Over the kinds of the characters: a letter or mark, d digit, u of a script without blanks, s symbol, p punctuation; others as they are.
+
+A sign counts where no letter or digit stands before it, and what parts digits belongs to the number.
+"""
 
 
 def _normal(text: str) -> str:
     """NFKC and case folding, and what else is written in several ways."""
+    text = _COMPARISON.sub(lambda found: _COMPARISONS[found[0]], _with_letter(text))
     if text.isascii():
         return text.casefold()
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", well_formed(text)).casefold())
     return "".join(_plain_character(character) for character in folded.translate(_ALIKE))
+
+
+def _with_letter(text: str) -> str:
+    """`plan A` names something, unlike an article: in the middle of a sentence that is not all capitals it is marked as a word of its own."""
+    return _LETTER_A.sub("A_", text) if " A" in text and not text.isupper() else text
 
 
 @lru_cache(maxsize=4096)
@@ -261,14 +332,27 @@ def _plain_character(character: str) -> str:
 
 def _tokens(text: str) -> Iterator[tuple[Kind, str]]:
     kinds = "".join(map(_kind_of, text))
+    series: list[str] = []
+    end = 0
     for found in _TOKEN.finditer(kinds):
-        start, end = found.span()
         kind: Kind = found.lastgroup  # type: ignore[assignment]  # the names of its groups are the kinds
-        token = text[start:end]
+        token = text[found.start() : found.end()]
+        if kind != "number" or not kinds[end : found.start()].isspace():
+            yield from _in_series(series)
+            series = []
+        if kind == "number":
+            series.append(token)
+        end = found.end()
         if (kind == "word" and "'" in token) or token in _CONTRACTIONS:
             yield from (("word", word) for word in _spelled_out(token))
         else:
             yield kind, token
+    yield from _in_series(series)
+
+
+def _in_series(numbers: list[str]) -> Iterator[tuple[Kind, str]]:
+    if len(numbers) > 1:
+        yield "series", "_".join(numbers)
 
 
 def _spelled_out(word: str) -> list[str]:
@@ -290,6 +374,8 @@ def _kind_of(character: str) -> str:
         return "u"
     if category[0] in "LMN" or character == "_":
         return "a"
+    if character.isspace():
+        return " "
     if character.isascii():
-        return "s" if character in _KEPT_ASCII else character if character in "'.,:/-+#" else " "
-    return "s" if category in ("Sm", "Sc", "So") or "\U0001f3fb" <= character <= "\U0001f3ff" else " "
+        return "s" if character in _KEPT_ASCII else character if character in "'.,:/-+#" else "p"
+    return "s" if category in ("Sm", "Sc", "So") or "\U0001f3fb" <= character <= "\U0001f3ff" else "p"

@@ -13,10 +13,15 @@ SHOWN = 20
 """Facts that are left out and shown to people."""
 
 
+def row(text: str) -> str:
+    """On one line, whatever stands in it: no part of a fact can pose as a row of its own."""
+    return " ".join(text.splitlines())
+
+
 def say_percepts(front: Front, percepts: Sequence[Percept]) -> None:
     """All of them, for people."""
     for percept in percepts:
-        front.output.say(f"{_line(percept)}  [{marks_of(percept)}]")
+        front.output.say(row(f"{_line(percept)}  [{marks_of(percept)}]"))
     if not percepts:
         front.output.say("nothing is remembered; `memory learn TEXT` keeps a fact")
 
@@ -26,9 +31,9 @@ def say_told(front: Front, told: Told, *, rest: str) -> None:
     sent, withheld = told.sent, told.withheld
     front.output.say(f"{told.agent} would be told {len(sent)} of {len(sent) + len(withheld)} facts" + (":" if sent else ""))
     for percept, score in sent:
-        front.output.say(f"  {percept.id[:8]}  {percept.weight:3}  {score:.3g}  {percept.content}")
+        front.output.say(row(f"  {percept.id[:8]}  {percept.weight:3}  {score:.3g}  {percept.content}"))
     for percept, why in withheld[:SHOWN]:
-        front.output.say(f"  left out: {percept.id[:8]}  {percept.content}  [{why}]")
+        front.output.say(row(f"  left out: {percept.id[:8]}  {percept.content}  [{why}]"))
     if len(withheld) > SHOWN:
         front.output.say(f"  and {len(withheld) - SHOWN:,} more are left out; {rest}")
 
@@ -38,7 +43,7 @@ def say_stale(front: Front, found: Sequence[Stale], *, never: bool) -> None:
     if never:
         front.output.say("nothing goes to the archive for its age: global_archive_after_days is negative")
     for one in found:
-        front.output.say(f"{_line(one.percept)}  [{idle_text(one, never=never)}]")
+        front.output.say(row(f"{_line(one.percept)}  [{idle_text(one, never=never)}]"))
     if not found:
         front.output.say("no fact can become stale: all of them are core, or of a session")
 
@@ -46,7 +51,7 @@ def say_stale(front: Front, found: Sequence[Stale], *, never: bool) -> None:
 def say_archived(front: Front, found: Sequence[Archived]) -> None:
     """What left, in the order of leaving."""
     for one in found:
-        front.output.say(f"{_line(one.percept)}  [{left_text(one)}]")
+        front.output.say(row(f"{_line(one.percept)}  [{left_text(one)}]"))
     if not found:
         front.output.say("the archive is empty")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.facts import SHOWN, say_archived, say_percepts, say_stale, say_told
+from orchestrator.cli.facts import SHOWN, row, say_archived, say_percepts, say_stale, say_told
 from orchestrator.cli.front import Front
 from orchestrator.cli.prompt import read_input
 from orchestrator.documents.json_text import json_text
@@ -72,14 +72,14 @@ def learn(front: Front, /, text: tuple[str, ...], consumer: str, subject: str | 
     if as_json:
         front.output.print_json(percept_document(standing, stored=stored))
     elif everywhere:
-        front.output.say(f"told everywhere from now on: {standing.id[:8]}  {standing.content}")
+        front.output.say(row(f"told everywhere from now on: {standing.id[:8]}  {standing.content}"))
     else:
         say_learned(front, standing, stored=stored)
 
 
 def say_learned(front: Front, standing: Percept, *, stored: bool) -> None:
     """For people."""
-    front.output.say(f"{'remembered' if stored else 'known already, and now weighs more'}: {standing.id[:8]}  {standing.content}")
+    front.output.say(row(f"{'remembered' if stored else 'known already, and now weighs more'}: {standing.id[:8]}  {standing.content}"))
 
 
 @command.command("forget")
@@ -95,7 +95,7 @@ def forget(front: Front, ref: str, purge: bool, as_json: bool) -> None:
     if as_json:
         front.output.print_json(percept_document(percept, stored=None))
     else:
-        front.output.say(f"{'purged' if purge else 'forgotten'}: {percept.id[:8]}  {percept.content}")
+        front.output.say(row(f"{'purged' if purge else 'forgotten'}: {percept.id[:8]}  {percept.content}"))
 
 
 @command.command("why")
@@ -154,7 +154,7 @@ def restore(front: Front, ref: str, as_json: bool) -> None:
     if as_json:
         front.output.print_json(percept_document(percept, stored=True))
     else:
-        front.output.say(f"restored: {percept.id[:8]}  {percept.content}")
+        front.output.say(row(f"restored: {percept.id[:8]}  {percept.content}"))
 
 
 @command.command("consolidate")

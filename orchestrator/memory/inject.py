@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from orchestrator.messages import well_formed
@@ -32,8 +32,8 @@ class GateLimits(PerceptLimits, Protocol):
     def percept_relevance_gate(self) -> bool: ...
 
 
-SPARE = 4
-"""How many times as many percepts are looked at as may be told: smaller ones are tried where a large one does not fit."""
+_AT_FIRST, _THEN = 2, 8
+"""How many times as many percepts as may be told are looked at, at first; and how many times as many each further time, until the limits are full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,40 @@ class Chosen:
 
     sent: tuple[Percept, ...]
     withheld: tuple[tuple[str, str], ...]
+    scores: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """How well each that was looked at fits prompt and need, by id."""
+
+
+def select(
+    memory: Memory,
+    *,
+    agent: str,
+    role: Role,
+    workspace: str,
+    session: str | None,
+    limits: GateLimits,
+    prompt: str,
+    need: str | None,
+    stated: Collection[str] = (),
+    explain: bool = False,
+) -> Chosen:
+    """What the agent is told in a turn with that prompt and need: for a turn, a plan and `memory why` alike (page 4).
+
+    The memory is asked for the best, and while the limits have room for more, for further ones that fit into it: so the choice is that among
+    all there are. `stated` are the statements (`statement_key`) that the agent made in its still-open external session. With `explain` all are
+    looked at, and the choice says of each that is left out why.
+    """
+    text = f"{prompt}\n{need or ''}" if limits.percept_relevance_gate and prompt.strip() else None
+    most = None if limits.percept_inject_max is None or explain else _AT_FIRST * limits.percept_inject_max
+    asked = Inquiry(consumers_of(agent, role), workspace, session, text, most, explain=explain)
+    recalled = memory(asked)
+    while True:
+        chosen = _chosen_of(recalled, agent=agent, role=role, workspace=workspace, limits=limits, stated=stated)
+        room = _room(chosen.sent, limits)
+        if not recalled.more or asked.most is None or room == 0:
+            return chosen
+        asked = replace(asked, most=_THEN * asked.most, fits=room)
+        recalled = _joined(recalled, memory(asked))
 
 
 def choose(
@@ -54,11 +88,13 @@ def choose(
     relevance: Mapping[str, float] | None = None,
     known: Collection[str] = (),
     extends: Collection[tuple[str, str]] = (),
+    behind: Collection[str] = (),
 ) -> Chosen:
     """The percepts for `agent` in this turn.
 
     `relevance` is what the search with prompt and need found: a score by id. `None` lets all pass (gate off, or an empty prompt).
     `known` are ids of percepts that this very agent stated in its still-open external session, `extends` pairs of ids: (longer, shorter).
+    `behind` are ids of those that are only told in the place of one that they extend.
     """
     withheld: list[tuple[str, str]] = []
     meant: list[Percept] = []
@@ -68,37 +104,44 @@ def choose(
             meant.append(percept)
         else:
             withheld.append((percept.id, why))
-    return _Choice(_ranked(meant, relevance), limits, extends, withheld).made()
+    return _Choice(_ranked(meant, relevance), limits, extends, withheld, behind).made()
 
 
-def chosen_of(recalled: Recalled, *, agent: str, role: Role, workspace: str, limits: PerceptLimits, stated: Collection[str] = ()) -> Chosen:
-    """The choice from what was recalled; `stated` are the statements (`statement_key`) that the agent made in its still-open external session."""
-    found = [percept for percept, _ in recalled.found]
+def _chosen_of(recalled: Recalled, *, agent: str, role: Role, workspace: str, limits: PerceptLimits, stated: Collection[str]) -> Chosen:
+    scores = {percept.id: score for percept, score in (*recalled.found, *recalled.longer)}
+    percepts = [percept for percept, _ in (*recalled.found, *recalled.longer)]
     chosen = choose(
-        found,
+        percepts,
         agent=agent,
         role=role,
         workspace=workspace,
         limits=limits,
-        relevance={percept.id: score for percept, score in recalled.found},
-        known={percept.id for percept in found if statement_key(percept.content) in stated} if stated else (),
+        relevance=scores,
+        known={percept.id for percept in percepts if statement_key(percept.content) in stated} if stated else (),
         extends=recalled.extends,
+        behind={percept.id for percept, _ in recalled.longer},
     )
-    return Chosen(chosen.sent, (*chosen.withheld, *recalled.withheld))
+    return Chosen(chosen.sent, (*chosen.withheld, *recalled.withheld), scores)
+
+
+def _room(sent: Sequence[Percept], limits: PerceptLimits) -> int | None:
+    """How many bytes of text one more percept may have; 0 for none at all, `None` for any."""
+    if limits.percept_inject_max is not None and len(sent) >= limits.percept_inject_max:
+        return 0
+    if limits.percept_inject_max_bytes is None:
+        return None
+    return max(0, limits.percept_inject_max_bytes - sum(map(size_of, sent)) - _AROUND)
+
+
+def _joined(before: Recalled, then: Recalled) -> Recalled:
+    found = {percept.id: (percept, score) for percept, score in (*before.found, *then.found)}
+    longer = {percept.id: (percept, score) for percept, score in (*before.longer, *then.longer) if percept.id not in found}
+    return Recalled(tuple(found.values()), then.more, tuple(longer.values()), before.extends | then.extends)
 
 
 def consumers_of(agent: str, role: Role) -> frozenset[str]:
     """What percepts may be meant for that this agent is told in that role."""
     return frozenset({"all", role.value, agent})
-
-
-def inquiry_of(
-    *, agent: str, role: Role, workspace: str, session: str | None, limits: GateLimits, prompt: str, need: str | None, explain: bool = False
-) -> Inquiry:
-    """What is asked of the memory for one turn; with the gate off or an empty prompt everything passes (page 4)."""
-    most = limits.percept_inject_max
-    text = f"{prompt}\n{need or ''}" if limits.percept_relevance_gate and prompt.strip() else None
-    return Inquiry(consumers_of(agent, role), workspace, session, text, most=None if most is None or explain else SPARE * most, explain=explain)
 
 
 def recalled_from(percepts: Sequence[Percept]) -> Memory:
@@ -130,20 +173,17 @@ def _unfit(percept: Percept, names: Collection[str], workspace: str, relevance: 
 
 
 def _ranked(percepts: Sequence[Percept], relevance: Mapping[str, float] | None) -> list[Percept]:
-    """By score × weight, ties by id. A core percept counts as relevant as the best match; of those, the ones go first that do match."""
-    scores = relevance or {}
-    best = max(scores.values(), default=0.0) or 1.0
+    """By score × weight, ties by id. A core percept that does not match has a score of 0."""
 
-    def rank(percept: Percept) -> tuple[float, float, str]:
-        score = scores.get(percept.id, 0.0 if percept.core else best)
-        return -percept.weight * (best if percept.core else score), -score if percept.core else 0.0, percept.id
+    def rank(percept: Percept) -> tuple[float, str]:
+        return -percept.weight * (1.0 if relevance is None else relevance.get(percept.id, 0.0)), percept.id
 
     return sorted(percepts, key=rank)
 
 
 def within(percepts: Sequence[Percept], limits: PerceptLimits, withheld: list[tuple[str, str]]) -> Chosen:
     """Those that fit, in their order; the others join the withheld ones."""
-    return _Choice(percepts, limits, (), withheld).made()
+    return _Choice(percepts, limits, (), withheld, ()).made()
 
 
 class _Choice:
@@ -153,8 +193,15 @@ class _Choice:
     does not fit. Of two that say the same, the better one.
     """
 
-    def __init__(self, ranked: Sequence[Percept], limits: PerceptLimits, extends: Collection[tuple[str, str]], withheld: list[tuple[str, str]]) -> None:
-        self._ranked, self._limits, self._withheld = ranked, limits, withheld
+    def __init__(
+        self,
+        ranked: Sequence[Percept],
+        limits: PerceptLimits,
+        extends: Collection[tuple[str, str]],
+        withheld: list[tuple[str, str]],
+        behind: Collection[str],
+    ) -> None:
+        self._ranked, self._limits, self._withheld, self._behind = ranked, limits, withheld, behind
         self._by_id = {percept.id: percept for percept in ranked}
         self._longer: dict[str, list[str]] = {}
         for longer, shorter in sorted(extends):
@@ -167,7 +214,7 @@ class _Choice:
 
     def made(self) -> Chosen:
         for percept in self._ranked:
-            if percept.id not in self._done:
+            if percept.id not in self._done and percept.id not in self._behind:
                 self._consider(percept)
         return Chosen(tuple(self._sent), tuple(self._withheld))
 
@@ -196,9 +243,10 @@ class _Choice:
     def _why_not(self, percept: Percept) -> str | None:
         if self._limits.percept_inject_max is not None and len(self._sent) >= self._limits.percept_inject_max:
             return "percept_inject_max"
-        if (same := self._said.get(statement_key(percept.content))) is not None:
-            return f"the same as {same}"
-        return "percept_inject_max_bytes" if self._room is not None and size_of(percept) > self._room else None
+        if self._room is not None and size_of(percept) > self._room:
+            return "percept_inject_max_bytes"
+        same = self._said.get(statement_key(percept.content))
+        return None if same is None else f"the same as {same}"
 
     def _leave_out(self, percept: Percept, why: str) -> None:
         self._done.add(percept.id)
@@ -216,19 +264,20 @@ class _Choice:
         return sorted((self._by_id[longer] for longer in found), key=lambda percept: (-len(percept.content), percept.id))
 
 
+_AROUND = len("- \n")
+"""Bytes that stand around the text of one percept at least."""
+
+
 def size_of(percept: Percept) -> int:
-    """Bytes of its text as it is told."""
-    return len(neutralise(well_formed(percept.content)).encode())
+    """Bytes that it takes where it is told: with its bullet, the indents of further lines, and its line end."""
+    return len(f"{_item(percept)}\n".encode())
 
 
 def _block(template: str, percepts: Sequence[Percept], templates: Templates | None) -> str:
-    facts = fenced("\n".join(_items(percepts)))
+    facts = fenced("\n".join(_item(percept) for percept in percepts if percept.content.strip()))
     return (templates or Templates()).render(template, facts=facts) if facts else ""
 
 
-def _items(percepts: Sequence[Percept]) -> Iterator[str]:
-    """One item each; further lines are indented, so that none poses as an item of its own."""
-    for percept in percepts:
-        content = percept.content.strip()
-        if content:
-            yield "- " + "\n  ".join(content.splitlines())
+def _item(percept: Percept) -> str:
+    """Further lines are indented, so that none poses as an item of its own."""
+    return "- " + "\n  ".join(neutralise(well_formed(percept.content.strip())).splitlines())

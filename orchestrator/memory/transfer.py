@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from orchestrator.percepts import CORE_WEIGHT, HEAVIEST, INITIAL_WEIGHTS, MAX_CONTENT, Archived, Edge, Percept
-from orchestrator.store.archive import edges_of, percept_of
+from orchestrator.store.archive import edges_of, number_of, percept_of
 from orchestrator.store.rows import BAD, time_value
 
 
@@ -112,7 +111,7 @@ class _Reader:
             self._percept(item),
             time_value(item.get("archived_at")),
             reason if isinstance(reason, str) else "unknown",
-            float(days) if isinstance(days, int | float) else 0.0,
+            0.0 if days is None else number_of(days),
             tuple(edges_of(item.get("edges"))),
         )
 
@@ -132,7 +131,9 @@ class _Reader:
         }
         if "id" not in item:
             usual["id"] = self._new_id()
-        percept = percept_of({**usual, **item}, problems.append)
+        fields = {**usual, **item}
+        self._check(fields)
+        percept = percept_of(fields, problems.append)
         if percept is None:
             raise ValueError("; ".join(problems))
         content = percept.content.strip()
@@ -140,11 +141,18 @@ class _Reader:
             raise ValueError(f"a fact has 1 to {MAX_CONTENT} characters, this one {len(content):,}")
         if not percept.id or "\x00" in percept.id:
             raise ValueError("an id that cannot be used")
-        if not 0 <= percept.weight <= HEAVIEST or isinstance(percept.weight, bool) or not 0 <= percept.idle_seconds < math.inf:
-            raise ValueError("a weight is a whole number from 0 to 100, an idle time not negative")
         if percept.scope == "session" and percept.session is None:
             raise ValueError("a fact of a session names it")
         return percept
+
+    @staticmethod
+    def _check(fields: Mapping[str, Any]) -> None:
+        """What would be mended in an archive of ours is refused here."""
+        number_of(fields["idle_seconds"])
+        weight = fields["weight"]
+        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 <= weight <= HEAVIEST:
+            raise ValueError(f"a weight is a whole number from 0 to {HEAVIEST}")
+        json.dumps(fields.get("source"), allow_nan=False)
 
     def _note_fresh(self, item: Mapping[str, Any], percept: Percept) -> None:
         if "id" not in item:

@@ -17,7 +17,7 @@ from orchestrator.history.ratio import ASSUMED, Ratio, ratio_of
 from orchestrator.hooks import NO_HOOKS, Given, Hooks
 from orchestrator.hookspecs import Sensing
 from orchestrator.mcp_client.servers import Offer
-from orchestrator.memory.inject import Chosen, chosen_of, inquiry_of
+from orchestrator.memory.inject import Chosen, select
 from orchestrator.messages import well_formed
 from orchestrator.modes import Decision, Facts, Flags, Mode, decide, facts_of, lost_reason, own_sessions, resumable_session
 from orchestrator.percepts import Memory
@@ -205,21 +205,18 @@ def case_of(
 def _chosen(case: Case, memory: Memory, *, explain: bool) -> Chosen:
     """What the memory has for this turn, but for what this very agent said in the conversation that goes on."""
     agent, role, session = case.agent, case.way.role, case.stand.session
-    need = None if case.need is None else case.need.text
-    recalled = memory(
-        inquiry_of(
-            agent=agent.name,
-            role=role,
-            workspace=case.workspace,
-            session=session.id,
-            limits=agent.limits,
-            prompt=case.wish.said,
-            need=need,
-            explain=explain,
-        )
+    return select(
+        memory,
+        agent=agent.name,
+        role=role,
+        workspace=case.workspace,
+        session=session.id,
+        limits=agent.limits,
+        prompt=case.wish.said,
+        need=None if case.need is None else case.need.text,
+        stated=stated_marks({} if case.external is None else case.external.delivered),
+        explain=explain,
     )
-    stated = stated_marks({} if case.external is None else case.external.delivered)
-    return chosen_of(recalled, agent=agent.name, role=role, workspace=case.workspace, limits=agent.limits, stated=stated)
 
 
 def _supplies(case: Case, additions: Additions, problems: tuple[str, ...], crew: Crew) -> Supplies:

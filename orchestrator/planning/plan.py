@@ -96,7 +96,7 @@ def plan_turn(
 ) -> Plan:
     """Load → who and which mode → memory → context → history that fits.
 
-    `memory` is asked once for what the agent may be told; with `explain`, also for why it is not told the rest.
+    `memory` is asked for what the agent may be told; with `explain`, also for why it is not told the rest.
     `again`: what this very turn was routed by, whose agent was called and said that its own conversation is gone (page 2).
     Raises `UsageError` for an empty prompt, `ConfigError` and `PluginError` for an agent that cannot be built,
     `BudgetExceeded` when what is never dropped is larger than the budget.

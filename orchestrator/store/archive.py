@@ -8,6 +8,7 @@ in the store is in the store alone, whatever the file says of it; so no order of
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
-from orchestrator.percepts import Archived, Edge, EdgeKind, Percept
+from orchestrator.percepts import HEAVIEST, Archived, Edge, EdgeKind, Percept
 from orchestrator.store import rows
 from orchestrator.store.files import PRIVATE_FILE, make_folder, size
 from orchestrator.store.rows import encode, time_text
@@ -162,13 +163,13 @@ def _archived(record: Mapping[str, Any], number: int, path: Path, notice: Notice
         at = rows.time_value(record.get("archived_at"))
     except rows.BAD:
         at = None
-    days = record.get("idle_days")
+    days = record.get("idle_days", percept.idle_seconds / 86_400)
     reason = record.get("reason")
     return Archived(
         percept,
         at,
         reason if isinstance(reason, str) else "unknown",
-        float(days) if isinstance(days, int | float) else percept.idle_seconds / 86_400,
+        _or_zero(days, "idle_days", complain),
         tuple(edges_of(record.get("edges"))),
     )
 
@@ -178,9 +179,48 @@ def percept_of(fields: object, complain: Callable[[str], None]) -> Percept | Non
     if not isinstance(fields, Mapping):
         complain("no percept")
         return None
-    source = fields.get("source")
-    row = {**{name: fields.get(name) for name in Percept.__slots__}, "core": int(fields.get("core") is True), "source": source and encode(source)}
+    row = {
+        **{name: fields.get(name) for name in Percept.__slots__},
+        "core": int(fields.get("core") is True),
+        "weight": _within_range(fields.get("weight"), complain),
+        "idle_seconds": _or_zero(fields.get("idle_seconds"), "idle_seconds", complain),
+        "source": _source(fields.get("source"), complain),
+    }
     return rows.percept_value(tuple(row[name] for name in rows.PERCEPT_COLUMNS.split(", ")), complain)
+
+
+def number_of(value: object) -> float:
+    """A finite number that is not negative. Raises one of `rows.BAD` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= float(value) < math.inf:
+        raise ValueError(f"{value!r:.40} is no number from 0 on")
+    return float(value)
+
+
+def _or_zero(value: object, name: str, complain: Callable[[str], None]) -> float:
+    try:
+        return number_of(value)
+    except rows.BAD:
+        complain(f"{name}: {value!r:.40} is no number from 0 on, 0 is taken")
+        return 0.0
+
+
+def _within_range(weight: object, complain: Callable[[str], None]) -> object:
+    if isinstance(weight, int) and not 0 <= weight <= HEAVIEST:
+        complain(f"weight: {weight!r:.40} is not from 0 to {HEAVIEST}")
+        return min(max(0, weight), HEAVIEST)
+    return weight
+
+
+def _source(source: object, complain: Callable[[str], None]) -> str | None:
+    """As JSON, which has no `NaN`."""
+    if not source:
+        return None
+    try:
+        json.dumps(source, allow_nan=False)
+    except rows.BAD as problem:
+        complain(f"source is left out: {problem}")
+        return None
+    return encode(source)
 
 
 def edges_of(value: object) -> Iterator[Edge]:

@@ -42,7 +42,7 @@ def relate(connection: sqlite3.Connection, percept: Percept, place: str | None, 
         about.contradict(other, supersedes=said_by.producer == "user")
     if percept.subject:
         for other in about.where("subject_key = :subject", subject=subject_key(percept.subject)):
-            if changes_value(other[1], percept.content):
+            if changes_value(other[1], percept.content, percept.subject):
                 about.supersede(other, by=said_by.trust)
     if new:
         for other, words in about.near(percept.content, said):

@@ -164,12 +164,11 @@ def restore(connection: sqlite3.Connection, ref: str, kept_in: Path, *, aged: in
 
     One whose session is gone becomes global. Raises `UsageError` when the same has been learned since, besides what `archived_one` raises.
     """
-    percept = archived_one(connection, ref, kept_in, notice).percept
-    if percept.scope == "session" and connection.execute("SELECT 1 FROM sessions WHERE id = ?", (percept.session,)).fetchone() is None:
-        percept = replace(percept, scope="global", session=None)
-    known = _equivalent(connection, percept, _place(percept.workspace, platform), notice)
+    percept = _of_a_session(connection, archived_one(connection, ref, kept_in, notice).percept)
+    known = _told_beside(connection, percept, _place(percept.workspace, platform), notice)
     if known is not None:
-        raise UsageError(f"{percept.content[:_SHOWN]!r} has been learned again meanwhile: {known.id}", hint="nothing needs to be restored")
+        hint = "nothing needs to be restored; `escalera memory learn` with the same words keeps it for everywhere"
+        raise UsageError(f"{percept.content[:_SHOWN]!r} has been learned again meanwhile: {known.id}", hint=hint)
     weight = percept.weight if percept.core else max(percept.weight, RESTORED_WEIGHT)
     count_use(connection)
     back = _stored(connection, replace(percept, weight=weight, idle_seconds=0.0, updated_at=now), platform, notice, aged=aged, now=now)
@@ -178,8 +177,20 @@ def restore(connection: sqlite3.Connection, ref: str, kept_in: Path, *, aged: in
     return back
 
 
-def take_in(connection: sqlite3.Connection, percept: Percept, *, aged: int, now: datetime, platform: str, notice: Notice) -> bool:
-    """Store one that was exported, as it is; whether it is new. One that stands, or that another one stands for, stays as it is."""
+def take_in(connection: sqlite3.Connection, given: Sequence[Percept], *, aged: int, now: datetime, platform: str, notice: Notice) -> Sequence[bool]:
+    """Store what was exported, as it is; of each whether it is new. One that stands, or that another one stands for, stays as it is.
+
+    Those of sessions that are not here become global, since nobody would ever be told them.
+    """
+    homes = [_of_a_session(connection, percept) for percept in given]
+    new = [_taken_in(connection, percept, aged=aged, now=now, platform=platform, notice=notice) for percept in homes]
+    moved = sum(is_new and home.scope != percept.scope for percept, home, is_new in zip(given, homes, new, strict=True))
+    if moved:
+        notice(f"{moved:,} {'facts are of sessions' if moved > 1 else 'fact is of a session'} not in this store, and told in all from now on")
+    return new
+
+
+def _taken_in(connection: sqlite3.Connection, percept: Percept, *, aged: int, now: datetime, platform: str, notice: Notice) -> bool:
     percept = replace(percept, content=_usable(percept.content))
     if _stands(connection, well_formed(percept.id)) or _equivalent(connection, percept, _place(percept.workspace, platform), notice) is not None:
         return False
@@ -190,7 +201,7 @@ def take_in(connection: sqlite3.Connection, percept: Percept, *, aged: int, now:
 
 def relate_all(connection: sqlite3.Connection, new: Sequence[Percept], *, now: datetime, platform: str) -> None:
     """Link percepts that came in like any that is heard, in their order."""
-    for percept in new:
+    for percept in (_of_a_session(connection, percept) for percept in new):
         edges.relate(connection, percept, _place(percept.workspace, platform), said_by=percept, new=True, now=now)
 
 
@@ -260,6 +271,30 @@ def _equivalent(connection: sqlite3.Connection, percept: Percept, place: str | N
         " ORDER BY scope <> :scope, consumer <> :consumer, workspace_key IS NOT :place, seq LIMIT 1"
     )
     return next(iter(read(connection, where, bound, notice)), None)  # type: ignore[arg-type]  # bound by name
+
+
+def _told_beside(connection: sqlite3.Connection, percept: Percept, place: str | None, notice: Notice) -> Percept | None:
+    """One that says the same and that somebody would be told together with this one, be it of a session."""
+    bound = {
+        "statement": statement_key(percept.content),
+        "consumer": well_formed(percept.consumer),
+        "place": place,
+        "scope": percept.scope,
+        "session": rows.clean_text(percept.session),
+    }
+    where = (
+        "WHERE statement = :statement AND (consumer IN ('all', :consumer) OR :consumer = 'all')"
+        " AND (scope = 'global' OR :scope = 'global' OR session IS :session) AND (workspace_key IS NULL OR :place IS NULL OR workspace_key = :place)"
+        " ORDER BY scope <> :scope, seq LIMIT 1"
+    )
+    return next(iter(read(connection, where, bound, notice)), None)  # type: ignore[arg-type]  # bound by name
+
+
+def _of_a_session(connection: sqlite3.Connection, percept: Percept) -> Percept:
+    """The percept itself, or as a global one where its session is not there."""
+    if percept.scope == "global" or connection.execute("SELECT 1 FROM sessions WHERE id = ?", (rows.clean_text(percept.session),)).fetchone() is not None:
+        return percept
+    return replace(percept, scope="global", session=None)
 
 
 def _reinforced(connection: sqlite3.Connection, known: Percept, heard: Percept, now: datetime, notice: Notice) -> Percept:

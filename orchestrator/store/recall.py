@@ -39,6 +39,7 @@ _HIDDEN = (
 )
 """An update hides the old statement from whoever is told the new one."""
 _SOUND = "AND typeof(id) = 'text'"
+_FITS = "length(CAST(content AS BLOB)) <= :fits"
 _PAGE = 256
 """Matches that are looked at in one go, at first."""
 
@@ -48,19 +49,20 @@ def recall(connection: sqlite3.Connection, inquiry: Inquiry, *, platform: str, n
     size = _size(connection)
     if not size:
         return Recalled()
-    bound = _bound(inquiry, platform)
-    query = None if inquiry.text is None else query_of(inquiry.text, size)
-    found = _ranked(connection, bound | {"query": query, "most": -1 if inquiry.most is None else inquiry.most}, notice)
-    ids = [percept.id for percept, _ in found]
+    bound = _bound(inquiry, platform) | {"query": None if inquiry.text is None else query_of(inquiry.text, size)}
+    ranking, more = _ranked(connection, bound, inquiry)
+    found = _loaded(connection, ranking, notice)
+    longer = _loaded(connection, _extending(connection, bound, [percept.id for percept, _ in found]), notice) if more or inquiry.fits is not None else []
+    ids = [percept.id for percept, _ in (*found, *longer)]
     extends = frozenset((edge.source, edge.target) for edge in edges.among(connection, ids, "extends"))
-    return Recalled(tuple(found), extends, _withheld(connection, frozenset(ids), bound) if inquiry.explain else ())
+    return Recalled(tuple(found), more, tuple(longer), extends, _withheld(connection, frozenset(ids), bound) if inquiry.explain else ())
 
 
 def best(connection: sqlite3.Connection, inquiry: Inquiry, most: int, *, platform: str, notice: Notice) -> Sequence[Percept]:
     """What `get_memory` gives: of weight enough, the best that fit the text; without any words in that, the heaviest."""
     query = query_of(inquiry.text or "", _size(connection))
-    bound = _bound(inquiry, platform) | {"query": query, "most": most, "weight": GET_WEIGHT}
-    return [percept for percept, _ in _loaded(connection, _ranking(connection, bound, f"AND {WEIGHT} >= :weight"), notice)]
+    bound = _bound(inquiry, platform) | {"query": query, "weight": GET_WEIGHT}
+    return [percept for percept, _ in _loaded(connection, _ranking(connection, bound, most, f"AND {WEIGHT} >= :weight"), notice)]
 
 
 def query_of(text: str, size: int = 0) -> str | None:
@@ -90,32 +92,64 @@ def _bound(inquiry: Inquiry, platform: str) -> dict[str, Any]:
     }
 
 
-def _ranked(connection: sqlite3.Connection, bound: Mapping[str, Any], notice: Notice) -> list[tuple[Percept, float]]:
-    """Those that match, and all core ones; each once."""
-    ranking = _ranking(connection, bound)
-    if bound["query"] is not None:
-        there = dict(ranking)
-        core = connection.execute(
-            f"SELECT seq FROM percepts INDEXED BY percepts_core WHERE core <> 0 AND {_MEANT} AND NOT {_HIDDEN} ORDER BY weight DESC, id LIMIT :most", bound
+def _ranked(connection: sqlite3.Connection, bound: Mapping[str, Any], inquiry: Inquiry) -> tuple[list[tuple[int, float]], bool]:
+    """The best of those that match, and behind them the core ones that do not; and whether there may be more."""
+    most = sys.maxsize if inquiry.most is None else inquiry.most
+    also = "" if inquiry.fits is None else f"AND {_FITS}"
+    bound = {**bound, "fits": inquiry.fits}
+    ranking = _ranking(connection, bound, most, also) if inquiry.fits is None or bound["query"] is None else _small(connection, bound, most)
+    if bound["query"] is not None and len(ranking) < most:
+        rest = {"matching": json.dumps([seq for seq, _ in ranking]), "rest": most - len(ranking)}
+        core = (
+            f"SELECT seq, 0.0 FROM percepts INDEXED BY percepts_core WHERE core <> 0 AND {_MEANT} AND NOT {_HIDDEN} {_SOUND} {also}"
+            " AND seq NOT IN (SELECT value FROM json_each(:matching)) ORDER BY id LIMIT :rest"
         )
-        ranking += [(seq, 0.0) for (seq,) in core if seq not in there]
-    return _loaded(connection, ranking, notice)
+        ranking += connection.execute(core, {**bound, **rest})
+    return ranking, len(ranking) == most
 
 
-def _ranking(connection: sqlite3.Connection, bound: Mapping[str, Any], also: str = "") -> list[tuple[int, float]]:
+def _ranking(connection: sqlite3.Connection, bound: Mapping[str, Any], most: int, also: str = "") -> list[tuple[int, float]]:
     """Rows and scores, best first, `most` of them."""
     if bound["query"] is None:
         statement = f"SELECT seq, 1.0 FROM percepts WHERE {_MEANT} AND NOT {_HIDDEN} {also} ORDER BY {WEIGHT} DESC, id LIMIT :most"
-        return connection.execute(statement, bound).fetchall()
+        return connection.execute(statement, {**bound, "most": most}).fetchall()
     best: list[tuple[float, str, int, float]] = []
-    most = bound["most"] if bound["most"] >= 0 else sys.maxsize
     statement = f"SELECT seq, id, {WEIGHT} FROM percepts WHERE seq IN (SELECT value FROM json_each(:page)) AND {_MEANT} AND NOT {_HIDDEN} {_SOUND} {also}"
     for page in _pages(connection, bound["query"]):
-        if len(best) == most and (most == 0 or max(page.values()) * HEAVIEST < -best[-1][0]):
-            break  # no weight takes any of the rest in front of these
+        if len(best) == most:  # what no weight takes in front of these is not looked at
+            page = {seq: score for seq, score in page.items() if best and score * HEAVIEST >= -best[-1][0]}
+        if not page:
+            break
         found = connection.execute(statement, {**bound, "page": json.dumps(list(page))})
         best = sorted([*best, *((-page[seq] * weight, identity, seq, page[seq]) for seq, identity, weight in found)])[:most]
     return [(seq, score) for _, _, seq, score in best]
+
+
+def _small(connection: sqlite3.Connection, bound: Mapping[str, Any], most: int) -> list[tuple[int, float]]:
+    """The same of those alone that fit into what room is left. They are few as a rule, and only they are ranked."""
+    statement = (
+        f"SELECT seq, id, {WEIGHT}, -percept_words.rank FROM percept_words CROSS JOIN percepts ON seq = percept_words.rowid"
+        f" WHERE percept_words MATCH :query AND {_FITS} AND {_MEANT} AND NOT {_HIDDEN} {_SOUND}"
+    )
+    best = sorted((-score * weight, identity, seq, score) for seq, identity, weight, score in connection.execute(statement, bound))
+    return [(seq, score) for _, _, seq, score in best[:most]]
+
+
+def _extending(connection: sqlite3.Connection, bound: Mapping[str, Any], found: Sequence[str]) -> list[tuple[int, float]]:
+    """Those that may be told and extend one of these, at whatever remove: with their scores."""
+    statement = (
+        "WITH RECURSIVE longer (id) AS (SELECT source FROM edges WHERE kind = 'extends' AND target IN (SELECT value FROM json_each(:found))"
+        " UNION SELECT source FROM longer JOIN edges ON target = longer.id AND kind = 'extends')"
+        " SELECT seq, core FROM percepts WHERE id IN (SELECT id FROM longer) AND id NOT IN (SELECT value FROM json_each(:found))"
+        f" AND {_MEANT} AND NOT {_HIDDEN}"
+    )
+    there = dict(connection.execute(statement, {**bound, "found": json.dumps(found)}))
+    if bound["query"] is None or not there:
+        return [(seq, 1.0) for seq in there]
+    # the + keeps the search from being done anew for each of them
+    query = "SELECT rowid, -rank FROM percept_words WHERE percept_words MATCH ? AND +rowid IN (SELECT value FROM json_each(?))"
+    scores = dict(connection.execute(query, (bound["query"], json.dumps(list(there)))))
+    return [(seq, scores.get(seq, 0.0)) for seq, core in there.items() if core or seq in scores]
 
 
 def _pages(connection: sqlite3.Connection, query: str) -> Iterator[dict[int, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,13 @@ def chosen(*percepts: Percept, limits: Limits = Limits(), **changes: object) -> 
 
 def ids(choice: Chosen) -> list[str]:
     return [told.id for told in choice.sent]
+
+
+def fact_lines(percepts: Sequence[Percept]) -> str:
+    """What stands between the fences of the block."""
+    lines = format_percepts(percepts).split("\n")
+    fence = next((line for line in lines if line.startswith("~~~")), None)
+    return "" if fence is None else "".join(f"{line}\n" for line in lines[lines.index(fence) + 1 : -1])
 
 
 # -- which ---------------------------------------------------------------------------------------
@@ -67,7 +75,7 @@ def test_with_scores_only_the_relevant_and_the_core_are_told_by_score_times_weig
         relevance={"heavy": 1.0, "light": 4.0},
     )
 
-    assert ids(choice) == ["core", "light", "heavy"]
+    assert ids(choice) == ["light", "heavy", "core"]
     assert choice.withheld == (("none", "not relevant"),)
 
 
@@ -83,9 +91,9 @@ def test_the_number_is_limited(limit: int | None, expected: list[str]) -> None:
     assert {why for _, why in choice.withheld} <= {"percept_inject_max"}
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(0, []), (9, ["b", "c"]), (None, ["a", "b", "c"])])
+@pytest.mark.parametrize(("limit", "expected"), [(0, []), (14, ["b"]), (15, ["b", "c"]), (None, ["a", "b", "c"])])
 def test_what_does_not_fit_is_skipped_and_smaller_ones_are_tried(limit: int | None, expected: list[str]) -> None:
-    choice = chosen(percept("a", "é" * 6), percept("b", "12345"), percept("c", "日x"), limits=Limits(percept_inject_max_bytes=limit))
+    choice = chosen(percept("a", "é" * 7), percept("b", "12345"), percept("c", "日x"), limits=Limits(percept_inject_max_bytes=limit))
 
     assert ids(choice) == expected
     assert {why for _, why in choice.withheld} <= {"percept_inject_max_bytes"}
@@ -102,7 +110,7 @@ def test_every_percept_is_told_or_withheld_once_and_the_limits_hold(percepts: li
     assert sorted([*ids(choice), *(ref for ref, _ in choice.withheld)]) == sorted(known.id for known in percepts)
     assert len({statement_key(told.content) for told in choice.sent}) == len(choice.sent)
     assert count is None or len(choice.sent) <= count
-    assert size is None or sum(len(told.content.encode()) for told in choice.sent) <= size
+    assert size is None or len(fact_lines(choice.sent).encode()) <= size
     assert choice == chosen(*reversed(percepts), limits=Limits(percept_inject_max=count, percept_inject_max_bytes=size))
 
 
@@ -118,7 +126,7 @@ def test_of_two_where_one_extends_the_other_only_the_longer_is_told_in_the_place
 def test_the_shorter_is_told_where_the_longer_does_not_fit_or_is_for_somebody_else() -> None:
     short, long = percept("s", "terse output", weight=90), percept("l", "really terse output", weight=95)
 
-    assert ids(chosen(short, long, extends={("l", "s")}, limits=Limits(percept_inject_max_bytes=15))) == ["s"]
+    assert ids(chosen(short, long, extends={("l", "s")}, limits=Limits(percept_inject_max_bytes=18))) == ["s"]
     assert ids(chosen(short, percept("l", "really terse output", consumer="primary"), extends={("l", "s")})) == ["s"]
     assert ids(chosen(short, long, extends={("l", "s")}, limits=Limits(percept_inject_max=1))) == ["l"]
 
@@ -128,7 +136,7 @@ def test_of_a_chain_the_longest_that_fits_is_told() -> None:
     extends = {("b", "a"), ("c", "b")}
 
     assert ids(chosen(*chain, extends=extends)) == ["c"]
-    assert ids(chosen(*chain, extends=extends, limits=Limits(percept_inject_max_bytes=15))) == ["b"]
+    assert ids(chosen(*chain, extends=extends, limits=Limits(percept_inject_max_bytes=18))) == ["b"]
     assert ids(chosen(*chain, extends={*extends, ("a", "c")})) == ["c"]
 
 
@@ -139,21 +147,31 @@ def test_what_says_the_same_is_told_once() -> None:
     assert choice.withheld == (("b", "the same as c"), ("a", "the same as c"))
 
 
-def test_core_ones_that_fit_go_before_core_ones_that_do_not() -> None:
-    relevance = {"a": 0.0, "b": 0.2, "z": 1.0}
+def test_a_core_one_that_does_not_match_ranks_behind_those_that_do() -> None:
+    relevance = {"a": 0.0, "c": 0.2, "z": 1.0}
+    percepts = [percept("a", core=True, weight=100), percept("b", core=True, weight=90), percept("c", core=True, weight=100), percept("z", weight=40)]
 
-    assert ids(chosen(percept("a", core=True, weight=100), percept("b", core=True, weight=100), percept("z", weight=90), relevance=relevance)) == [
-        "b",
-        "a",
-        "z",
-    ]
+    assert ids(chosen(*percepts, relevance=relevance)) == ["z", "c", "a", "b"]
+
+
+def test_many_core_ones_do_not_silence_what_matches() -> None:
+    core = [percept(f"core-{number:02}", core=True, weight=100) for number in range(25)]
+
+    assert ids(chosen(*core, percept("z", weight=30), relevance={"z": 0.1}))[:2] == ["z", "core-00"]
 
 
 def test_the_size_is_that_of_the_text_as_it_is_told() -> None:
     """A tag that is made harmless is longer than it was."""
     fact = percept("a", "<escalera:need:abcdefgh>" * 4)
 
-    assert ids(chosen(fact, limits=Limits(percept_inject_max_bytes=len(fact.content)))) == []
+    assert ids(chosen(fact, limits=Limits(percept_inject_max_bytes=len(fact.content) + 3))) == []
+
+
+def test_the_size_counts_bullets_indents_and_line_ends() -> None:
+    fact = percept("a", "one\ntwo")
+
+    assert ids(chosen(fact, limits=Limits(percept_inject_max_bytes=len("- one\n  two\n") - 1))) == []
+    assert ids(chosen(fact, limits=Limits(percept_inject_max_bytes=len("- one\n  two\n")))) == ["a"]
 
 
 # -- how they are told ---------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -557,6 +558,98 @@ def test_restoring_is_refused_when_the_same_was_learned_again_and_names_that_one
     with pytest.raises(UsageError, match="new"):
         store.restore("old")
     assert gone(store) == {"old": "forgotten"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({}, {"scope": "session", "session": "s1"}),
+        ({"workspace": "/work/a"}, {"scope": "session", "session": "s1", "workspace": "/work/a"}),
+        ({}, {"scope": "session", "session": "s1", "workspace": "/work/a"}),
+        ({"scope": "session", "session": "s1"}, {"scope": "session", "session": "s1"}),
+        ({"scope": "session", "session": "gone"}, {"scope": "session", "session": "s1"}),
+        ({}, {"consumer": "local"}),
+        ({"core": True, "producer": "user", "trust": "user"}, {"workspace": "/work/a"}),
+    ],
+)
+def test_restoring_is_refused_beside_whatever_says_the_same_to_anybody(
+    process: Callable[..., SqliteStore], old: dict[str, object], new: dict[str, object]
+) -> None:
+    store = process()
+    store.create(Session(id="s1", workspace="/work/a", nonce="n"))
+    store.learn(fact("old", content="use tabs", **old))
+    store.forget("old")
+    store.learn(fact("new", content="Use TABS.", **new))
+
+    with pytest.raises(UsageError, match="new"):
+        store.restore("old")
+    assert [percept.id for percept in store.all_percepts()] == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"workspace": "/work/a"}, {"workspace": "/work/b"}),
+        ({"consumer": "local"}, {"consumer": "strong"}),
+        ({"scope": "session", "session": "s1"}, {"scope": "session", "session": "s2"}),
+    ],
+)
+def test_what_is_told_elsewhere_is_in_no_ones_way(process: Callable[..., SqliteStore], old: dict[str, object], new: dict[str, object]) -> None:
+    store = process()
+    for session in ("s1", "s2"):
+        store.create(Session(id=session, workspace="/work/a", nonce=session))
+    store.learn(fact("old", content="use tabs", **old))
+    store.forget("old")
+    store.learn(fact("new", content="Use TABS.", **new))
+
+    assert store.restore("old").id == "old"
+
+
+def test_an_imported_fact_of_a_session_that_is_not_here_becomes_global_with_a_notice(process: Callable[..., SqliteStore]) -> None:
+    store = process()
+    store.create(Session(id="s1", workspace="/work/a", nonce="n"))
+    given = [fact(identity, scope="session", session=session, workspace="/work/a") for identity, session in (("here", "s1"), ("a", "gone"), ("b", "gone"))]
+
+    assert list(store.take_in(given)) == [True, True, True]
+    assert [(percept.id, percept.scope, percept.session, percept.workspace) for percept in store.all_percepts()] == [
+        ("here", "session", "s1", "/work/a"),
+        ("a", "global", None, "/work/a"),
+        ("b", "global", None, "/work/a"),
+    ]
+    assert [notice for notice in store.notices if "not in this store" in notice] == ["2 facts are of sessions not in this store, and told in all from now on"]
+
+    assert list(store.take_in(given)) == [False, False, False]
+    assert len([notice for notice in store.notices if "not in this store" in notice]) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"idle_days": int("9" * 400)}, (0, 0, 70)),
+        ({"idle_days": float("nan")}, (0, 0, 70)),
+        ({"idle_days": -3}, (0, 0, 70)),
+        ({"percept": {"idle_seconds": int("9" * 400)}}, (1, 0, 70)),
+        ({"percept": {"idle_seconds": float("nan")}}, (1, 0, 70)),
+        ({"percept": {"idle_seconds": float("inf")}}, (1, 0, 70)),
+        ({"percept": {"weight": int("9" * 400)}}, (1, 0, 100)),
+        ({"percept": {"source": {"x": float("nan")}}}, (1, 0, 70)),
+    ],
+)
+def test_absurd_numbers_in_the_archive_are_reported_and_hide_no_fact(
+    process: Callable[..., SqliteStore], folder: Path, change: dict[str, Any], expected: tuple[float, float, int]
+) -> None:
+    store = process()
+    store.learn(fact("p"))
+    store.forget("p")
+    archive = folder / "memory" / "global-archive.jsonl"
+    (record,) = records(archive)
+    archive.write_text(json.dumps({**record, "idle_days": 1, **change, "percept": {**record["percept"], **change.get("percept", {})}}) + "\n")
+
+    (one,) = store.archived()
+
+    assert (one.idle_days, one.percept.idle_seconds, one.percept.weight) == expected
+    assert any("line 1" in notice for notice in store.notices)
+    assert store.restore("p").id == "p"
 
 
 def test_restored_and_stale_again_needs_a_full_period(process: Callable[..., SqliteStore], time: TwoClocks) -> None:

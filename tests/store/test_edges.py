@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import NotFound, UsageError
-from orchestrator.percepts import MAX_CONTENT, Edge, Percept
+from orchestrator.percepts import MAX_CONTENT, Edge, Inquiry, Percept
 from orchestrator.store import Store
 
 
@@ -206,3 +206,19 @@ def test_odd_texts_are_kept_and_heard_again(store: Store, content: str) -> None:
     assert stored
     assert store.learn(replace(standing, id="q"))[0].id == "p"
     assert store.forget("p").content == standing.content
+
+
+@pytest.mark.parametrize(
+    ("subject", "facts"),
+    [
+        ("user", ["The user is allergic to nuts", "The user is a teacher in Graz"]),
+        ("project", ["The project is written in Rust", "The project is licensed under MIT"]),
+        ("Ann", ["Ann is a doctor", "Ann is married to Bob"]),
+    ],
+)
+def test_what_is_true_of_one_subject_at_once_is_all_told(store: Store, subject: str, facts: list[str]) -> None:
+    for fact in facts:
+        store.learn(said(fact, fact, subject=subject))
+
+    assert {kind for _, kind, _ in edges(store)} <= {"derives"}
+    assert {percept.content for percept, _ in store.recall(Inquiry(frozenset({"all"}), "/w", None)).found} == set(facts)

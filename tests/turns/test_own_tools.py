@@ -75,7 +75,7 @@ def test_an_agent_sees_only_what_is_meant_for_it_here(cast: Scene) -> None:
     assert "for escalation" in called_by(cast, "strong", "list_memory").content
 
 
-@pytest.mark.parametrize(("limit", "shown"), [("percept_inject_max = 2", 2), ("percept_inject_max_bytes = 30", 2), ("percept_inject_max = 0", 0)])
+@pytest.mark.parametrize(("limit", "shown"), [("percept_inject_max = 2", 2), ("percept_inject_max_bytes = 40", 2), ("percept_inject_max = 0", 0)])
 def test_the_limits_of_what_is_told_hold_for_what_is_looked_up(cast: Scene, limit: str, shown: int) -> None:
     cast.config = f"[agents.local.limits]\n{limit}\n"
     cast.restart()

@@ -223,6 +223,14 @@ def test_a_store_that_cannot_note_what_was_used_takes_nothing_from_the_turn(scen
     assert scene.turns[0].outcome is Outcome.COMPLETED
 
 
+def test_where_it_cannot_be_read_what_tools_gave_nobody_vouches_for_a_fact(scene: Scene) -> None:
+    scene.cast(local=local(says("noted" + tag("percept", "likes tea"))), strong=strong())
+    refuse(scene, "log", StoreError("busy"), number=2)
+
+    assert scene.ask().error is None
+    assert [percept.trust for percept in scene.store.percepts(session="s1")] == ["tool_output"]
+
+
 @pytest.mark.parametrize("call", ["open_turn", "log"])
 def test_a_hand_over_that_the_store_keeps_from_being_taken_leaves_the_primarys_answer(scene: Scene, call: str) -> None:
     agent = strong(says("never"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.cli.facts import idle_text, left_text, marks_of, say_archived, say_percepts, say_stale, say_told
+from orchestrator.cli.facts import idle_text, left_text, marks_of, row, say_archived, say_percepts, say_stale, say_told
 from orchestrator.cli.memory import say_learned
 from orchestrator.cli.talk.conversation import Conversation
 from orchestrator.errors import ConfigError, UsageError
@@ -84,7 +84,7 @@ class Remembered:
         }
         done, change = changes[verb]
         percept = change(ref)
-        return f"{done}: {percept.id[:8]}  {percept.content}"
+        return row(f"{done}: {percept.id[:8]}  {percept.content}")
 
     def say(self, rest: str) -> None:
         """What stands behind `/memory`, as text. Raises `EscaleraError`."""

@@ -142,7 +142,7 @@ class HttpExchange:
             if not isinstance(error, TimeoutError | httpcore.TimeoutException) or not self._watch.is_over():
                 raise
             if which is not None:
-                raise self.timers.error(which) from None
+                raise self.timers.error(which, str(error) if type(error) is TimeoutError else "") from None
             return None
         self._cancel.raise_if_set()
         self.timers.heard(begins=isinstance(item, bytes))

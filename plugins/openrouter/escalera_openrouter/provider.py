@@ -258,8 +258,9 @@ class OpenAIProvider:
                 return head.status, mask.bytes(content)
         except ProviderError as error:
             mask.apply(error)
-            if isinstance(error, TimedOut):
-                error.hint = "Check base_url, and that the server there is well."  # a check has its own times, which no setting changes
+            if isinstance(error, TimedOut):  # a check has its own times, which no setting changes
+                own = error.message.startswith("token_cmd")
+                error.hint = "Run the agent's token_cmd by hand." if own else "Check base_url, and that the server there is well."
             raise
 
     def _ask_about_key(self, url: str) -> None:

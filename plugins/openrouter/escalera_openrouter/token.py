@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -14,14 +15,17 @@ from orchestrator.errors import AuthFailed
 from orchestrator.providers import Stop
 
 _SECONDS = 30.0
-_GRACE = 1.0
-"""Seconds for the pipes of a command that was ended: on Windows what it started may hold them on."""
+_GRACE = 0.5
+"""Seconds for what a command that has ended said last."""
+_LOOK = 0.1
+"""Seconds between two looks whether it has ended, or shall."""
 
 
 def token_from(command: Sequence[str], stop: Stop, *, folder: str | None = None, seconds: float | None = None, platform: str = sys.platform) -> str:
     """What the command prints, its blanks taken off. Raises `AuthFailed` that names the command and never its output. `platform` as in `sys.platform`.
 
-    `TimeoutError` when the `seconds` are over that the call has left, and `Stopped`.
+    `TimeoutError` that says so when the `seconds` are over that the call has left, and `Stopped`. What the command leaves running, such as an
+    agent for keys, is not waited for.
     """
     limit = _SECONDS if seconds is None else min(seconds, _SECONDS)
     try:
@@ -30,14 +34,13 @@ def token_from(command: Sequence[str], stop: Stop, *, folder: str | None = None,
         raise AuthFailed(f"token_cmd: {command[0]} cannot be started: {error.strerror}.", hint="Check the agent's token_cmd.") from error
     stop.hold(lambda: _kill(process, platform))
     try:
-        output, complaint = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired as error:
-        _kill(process, platform)
-        with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=_GRACE)
+        output, complaint = _said(process, stop, limit)
+    except TimeoutError as error:
         if limit < _SECONDS:
-            raise TimeoutError from error
+            raise TimeoutError(f"token_cmd: {command[0]} gave no token") from error
         raise AuthFailed(f"token_cmd: {command[0]} gave no token within {_SECONDS:g} seconds.") from error
+    finally:
+        _let_go(process, platform)
     stop.raise_if_stopped()
     token = output.decode("utf-8", "replace").strip()
     if process.returncode != 0:
@@ -46,6 +49,33 @@ def token_from(command: Sequence[str], stop: Stop, *, folder: str | None = None,
     if not re.fullmatch(r"[\x21-\x7e]+", token):
         raise AuthFailed(f"token_cmd: {command[0]} did not print one token.", hint="Its standard output must be the token and nothing else.")
     return token
+
+
+def _said(process: subprocess.Popen[bytes], stop: Stop, limit: float) -> tuple[bytes, bytes]:
+    """Its output and its complaints, also where something that it started holds the pipes open. Raises `Stopped`, `TimeoutError`."""
+    began = time.monotonic()
+    ended: float | None = None
+    while True:
+        try:
+            return process.communicate(timeout=_LOOK)
+        except subprocess.TimeoutExpired as so_far:
+            stop.raise_if_stopped()
+            now = time.monotonic()
+            if process.poll() is None and now - began >= limit:
+                raise TimeoutError from None
+            if process.poll() is not None:
+                ended = ended or now
+                if now - ended >= _GRACE:
+                    return so_far.stdout or b"", so_far.stderr or b""
+
+
+def _let_go(process: subprocess.Popen[bytes], platform: str) -> None:
+    _kill(process, platform)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=_GRACE)
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def _kill(process: subprocess.Popen[bytes], platform: str) -> None:
