@@ -114,14 +114,14 @@ class Crew:
         return tuple(self._settings.agents)
 
     def agent(self, name: str) -> Agent:
-        """Raises `ConfigError` for a name that is not configured, `PluginError` for a kind that is not installed."""
+        """As its own file of instructions is now. Raises `ConfigError` for a name that is not configured, `PluginError` for a kind that is not installed."""
+        config = self._settings.agent(name)
         if name not in self._built:
-            config = self._settings.agent(name)
             self._keep_credentials(config, self._told(config))
-            config = replace(config, options=self._accepted(f"agents.{name}", config.options, config.sources))
+            accepted = replace(config, options=self._accepted(f"agents.{name}", config.options, config.sources))
             others = self._settings.agents.values()
             provider = build_provider(
-                config,
+                accepted,
                 self._kinds,
                 environ=self._environ,
                 workspace=Path(self._workspace),
@@ -138,6 +138,8 @@ class Crew:
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)
             self._built[name] = Agent(name, config.provider, provider, limits, self._prompt(config), config.extra_tools)
+        elif config.prompt_file is not None and (prompt := self._prompt(config)) != self._built[name].prompt:
+            self._built[name] = replace(self._built[name], prompt=prompt)
         return self._built[name]
 
     def offered(self, agent: str, *, room: int | None, taken: Iterable[str]) -> Offer:

@@ -311,3 +311,23 @@ def test_a_prompt_file_of_a_project_that_would_hold_us_up_is_refused(tmp_path: P
 
     with pytest.raises(ConfigError, match=r"agents.a.prompt_file .*p.md is no regular file"):
         project_crew(tmp_path, kinds, "", trusted=TrustStore(paths.trust_file)).agent("a")
+
+
+def test_a_changed_prompt_file_counts_from_the_next_turn_on_and_keeps_the_provider(tmp_path: Path, kinds: Kinds) -> None:
+    (tmp_path / "repo").mkdir()
+    project, prompt = tmp_path / "repo" / "escalera.toml", tmp_path / "repo" / "p.md"
+    project.write_text("[agents.a]\nprovider = 'fake'\nprompt_file = 'p.md'\n")
+    prompt.write_text("one")
+    trusted = TrustStore(Paths(tmp_path, tmp_path, tmp_path, tmp_path).trust_file)
+    for file in (project, prompt):
+        trusted.trust(file, file.read_bytes())
+    crew = project_crew(tmp_path, kinds, "", trusted=trusted)
+    first = crew.agent("a")
+
+    prompt.write_text("two")
+    with pytest.raises(ConfigError, match=r"p\.md is not accepted as it is now"):
+        crew.agent("a")
+    trusted.trust(prompt, b"two")
+    second = crew.agent("a")
+
+    assert (first.prompt, second.prompt, second.provider is first.provider, len(kinds.built)) == ("one", "two", True, 1)
