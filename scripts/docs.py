@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 from decisions import modes_page
+from seam import seam_page
 
 from orchestrator import hookspecs
 from orchestrator.cli.app import root
@@ -89,6 +90,7 @@ def _references() -> Iterator[tuple[Path, str]]:
     yield DOCS / "modes.md", f"# Modes\n\n{NOTE}\n{modes_page()}"
     yield DOCS / "hooks.md", f"# Hooks\n\n{NOTE}\n{HOOKS}\n" + "\n".join(_hooks())
     yield DOCS / "provider-checks.md", f"# Situations and checks\n\n{NOTE}\n{KIT}\n" + "\n".join((*_situations(), *_checks()))
+    yield DOCS / "provider-seam.md", f"# What passes the seam\n\n{NOTE}\n{seam_page().rstrip()}\n"
     kinds = PluginManager.load(installed_entry_points()).kinds()
     for name, schema in {**schemas(), "config": config_schema(kinds[kind] for kind in DISTRIBUTIONS)}.items():
         yield DOCS / "schemas" / f"{name}.json", json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
