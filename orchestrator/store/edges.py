@@ -9,11 +9,10 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from orchestrator.percepts import Edge, EdgeKind, Percept, Trust, mark_of, subject_key
+from orchestrator.percepts import Edge, EdgeKind, Percept, Trust, is_trusted_less, mark_of, subject_key
 from orchestrator.store import rows
 from orchestrator.words import NEAR, Statement, changes_value, likeness, search_words, statement_of, words_of
 
-_TRUST: dict[Trust, int] = {"tool_output": 0, "agent": 1, "user": 2}
 _NEAREST = 8
 """How many percepts a new one is linked to at most for being near them."""
 _LOOKED_AT = 200
@@ -144,7 +143,7 @@ class _About:
 
     def supersede(self, other: _Other, *, by: Trust) -> None:
         """What somebody says who is trusted less than who said the other is no update of it: so a web page hides no word of the user's."""
-        if _TRUST[by] >= _TRUST.get(other[3], 2):
+        if not is_trusted_less(by, other[3]):
             supersede(self._connection, self._id, other[0], self._now)
         elif not self._linked(other[0], "contradicts"):
             add(self._connection, Edge(self._id, other[0], "contradicts"), self._now)
