@@ -257,7 +257,7 @@ class SqliteStore:
             found = Edge(percepts.find(connection, edge.source, notice).id, percepts.find(connection, edge.target, notice).id, edge.kind)
             if found.source == found.target:
                 raise UsageError("a percept cannot be linked to itself")
-            edges.add(connection, found, now)
+            edges.link(connection, found, now)
             return found
 
         return self._database.write(linked)
