@@ -8,7 +8,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.recorded import first_turns, recorded
 from orchestrator.clock import SystemClock
 from orchestrator.store.sqlite import open_store
 from orchestrator.tuning.knobs import SWEEPS, Variant, variant
@@ -39,6 +38,8 @@ def main() -> None:
 
 def stored(folder: Path, count: int, most_turns: int) -> list[tuple[str, int]]:
     """Sessions of every length between 10 turns and the most, by id and number of turns."""
+    from bench.recorded import first_turns, recorded  # here: the other processes import this module, too
+
     wholes = [recorded(folder, 2 * most_turns, keeps_conversation=keeps) for keeps in (False, True)]
     store = open_store(folder / "data", clock=SystemClock())
     sessions = []

@@ -60,8 +60,9 @@ class Asking:
         if self._human is None and not self._waits:
             return self._later(stored)
         ended = self._ended(stored, question)
-        with suppress(StoreError):
-            self._broker.told(ended)
+        if not ended.late:  # what came late is told in another turn
+            with suppress(StoreError):
+                self._broker.told(ended)
         return Answer("cancel", by="asker") if ended.given is None else ended.given.answer
 
     def take_up(self, stored: StoredQuestion) -> None:

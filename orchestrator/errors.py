@@ -2,6 +2,7 @@
 
 EscaleraError                     exit
 ├── UsageError                    2     a flag, a prompt or a value that cannot be used
+│   └── KeyTaken                        an idempotency key that stands for something else
 ├── ConfigError                   2     a setting, an agent or a file of the configuration
 │   └── SecretMissing                   a credential that is named and not there
 ├── DocumentError                 2     a document that is not what its format says
@@ -63,6 +64,10 @@ class UsageError(EscaleraError):
     """A command line or a prompt that cannot be used."""
 
     exit_code = 2
+
+
+class KeyTaken(UsageError):
+    """An idempotency key under which something else was asked for before."""
 
 
 class ConfigError(EscaleraError):

@@ -82,8 +82,10 @@ def take_turn(
     A turn that failed is reported, not raised, and so is one that cannot be stored any more once it was sent: the report then
     has the answer and the store's error. What keeps a turn from coming to be is raised (`BudgetExceeded`, `SessionInUse`,
     `ConfigError`, `StoreFull`, …) and then nothing was sent or stored. Where that befalls the escalation turn alone, the report
-    is the primary turn's, with the error.
+    is the primary turn's, with the error. For a session that another turn holds it is waited only where the chosen agent is there.
     """
+    if wish.choice.agent is not None:
+        place.crew.agent(wish.choice.agent)
     with held(place.store, session, place.owner, clock=place.clock, wait=place.session_wait, cancel=cancel, renewals=place.renewals) as claim:
         report = _carry_out(place, claim, _planned_with_tools(place, session, wish, cancel, watch, loaded=loaded), cancel=cancel, ask=ask, watch=watch)
         if report.handed_over is None or report.error is not None:

@@ -156,6 +156,14 @@ class Consolidated:
     """Why the archive could not be written; what was to go there has stayed."""
 
 
+def is_trusted_less(one: Trust, other: Trust) -> bool:
+    """Whether whoever says `one` may hide nothing of whoever says `other`; a trust that is not known counts as the user's."""
+    return _TRUSTED.get(one, 2) < _TRUSTED.get(other, 2)
+
+
+_TRUSTED: Mapping[Trust, int] = {"tool_output": 0, "agent": 1, "user": 2}
+
+
 def statement_key(content: str) -> str:
     """What makes two percepts the same statement (page 4), as a short mark."""
     return mark_of(key_of(words_of(content)))

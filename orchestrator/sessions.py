@@ -58,7 +58,7 @@ def begun(store: Store, session: Session, *, first: bool, begin: Callable[[], No
     """The new session, once `begin` has stored it; or the `first` one of the workspace, or that of its name, where another process was quicker."""
     try:
         begin()
-    except StoreError:
+    except (StoreError, UsageError):
         others = store.list(session.workspace)
         other = next((summary for summary in others if first or (session.name is not None and summary.name == session.name)), None)
         if other is None:

@@ -46,3 +46,9 @@ class StoredTask:
     @property
     def runs(self) -> bool:
         return self.state is TaskState.RUNNING
+
+    @property
+    def came_to_nothing(self) -> bool:
+        """Whether no turn came of it: its result is what kept one from coming to be. A fault of the program's says nothing about that."""
+        error = None if self.result is None or self.state is not TaskState.FAILED else self.result.get("error")
+        return self.result is not None and self.result.get("format") == "escalera.error/1" and isinstance(error, dict) and error.get("type") != "InternalError"

@@ -5,7 +5,7 @@ Only files are templates. What users, models, tools and memory said goes in as v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -75,6 +75,8 @@ class Templates:
         self._tell = tell
         self.render_once = lru_cache(maxsize=_REMEMBERED)(self.render)
         """As `render`, but the same values, which have to be hashable, are rendered once: for texts that stay the same for a session."""
+        self._straight: dict[str, Sequence[tuple[str, bool]] | None] = {}
+        """The parts of the templates that are text with values in it, and nothing else."""
         self._overrides: dict[Path, Override] = {}
         self._good: dict[str, list[Override]] = {}
         self._older: dict[Path, tuple[Override, ...]] = {}
@@ -93,11 +95,15 @@ class Templates:
 
         Raises `ConfigError` with file and line for a built-in template that is broken; an override that is gives way.
         """
+        if (parts := self._straight.get(name)) is not None and (text := _joined(parts, values)) is not None:
+            return text
         from jinja2 import TemplateError
 
         while True:
             try:
                 text = self._environment.get_template(name).render(values).rstrip()
+                if name not in self._straight:
+                    self._straight[name] = self._parts_of(name)
             except (TemplateError, ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
                 problem = self._broken(name, error)
                 if not self._good.get(name):
@@ -140,6 +146,17 @@ class Templates:
         for override in self._good.get(name, ()):
             return _decoded(override), str(override.path), None
         return (built_in_text(name), str(_built_in(name)), None) if name in built_in_names() else None
+
+    def _parts_of(self, name: str) -> Sequence[tuple[str, bool]] | None:
+        """Each text or name of a value, and whether it is the latter; `None` for a template that decides something, which needs Jinja."""
+        from jinja2.nodes import Name, Output, TemplateData
+
+        found = self._source(name)
+        nodes = [] if found is None else self._environment.parse(found[0], name, found[1]).body
+        parts = [part for node in nodes for part in (node.nodes if isinstance(node, Output) else [node])]
+        if not all(isinstance(part, Name | TemplateData) for part in parts):
+            return None
+        return [(part.name, True) if isinstance(part, Name) else (part.data, False) for part in parts if isinstance(part, Name | TemplateData)]
 
     def _add(self, override: Override, last_good: Override | None) -> None:
         if not override.accepted:
@@ -191,6 +208,7 @@ class Templates:
         self._overrides[dropped.path] = replace(self._overrides[dropped.path], problem=problem)
         if self._environment.cache is not None:
             self._environment.cache.clear()
+        self._straight.clear()
         self.render_once.cache_clear()
         self._tell(f"{problem}{_STAYS if older else ''} ({_HINT})")
 
@@ -240,6 +258,12 @@ def built_in_text(name: str) -> str:
 
 def _built_in(name: str) -> Path:
     return built_in_folder() / f"{name}{SUFFIX}"
+
+
+def _joined(parts: Sequence[tuple[str, bool]], values: Mapping[str, object]) -> str | None:
+    """As Jinja has it; `None` where a value is missing or no text, which it has its own ways with."""
+    texts = [values.get(part) if is_name else part for part, is_name in parts]
+    return "".join(texts).rstrip() if all(type(text) is str for text in texts) else None  # type: ignore[arg-type]  # which was just looked at
 
 
 def _decoded(override: Override) -> str:

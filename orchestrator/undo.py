@@ -1,4 +1,4 @@
-"""What a session is without its last turn."""
+"""What a session is without its last turns."""
 
 from __future__ import annotations
 
@@ -32,6 +32,21 @@ def session_without(exchange: tuple[Turn, ...], session: Session, log: TurnLog, 
     if session.need is not None and session.need.during and session.need.turn_index >= exchange[0].index:
         session = cleared_need(session, now)
     return replace(session, state=_state(EarlierTurns(log, exchange[0].index)))
+
+
+def session_before(index: int, session: Session, log: TurnLog) -> Session:
+    """The header of a copy that ends before that turn, concluded from the turns that are left.
+
+    What only later ones, or the time between, can have put there is not in it.
+    """
+    need, last = session.need, session.last_need
+    return replace(
+        session,
+        state=_state(EarlierTurns(log, index)),
+        need=None if need is None or need.turn_index >= index else need,
+        last_need=None if last is None or last.need.turn_index >= index else last,
+        brief=None,
+    )
 
 
 def _state(log: TurnLog) -> State:

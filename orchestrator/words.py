@@ -6,6 +6,7 @@ whatever its digits and separators are, and so are symbols that change what is s
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -81,22 +82,51 @@ def is_number(word: str) -> bool:
 
 
 def contains(text: str, part: str) -> bool:
-    """Whether the part's words stand in the text, in a row; blanks, case, punctuation and markup do not count."""
-    sought = _in_a_row(_normal(part.casefold()))
+    """Whether the part's words that count stand in the text, in a row.
+
+    Blanks, case, punctuation, markup, entities, escapes of JSON and what a tool puts in front of lines do not count. Costs as much as the text is long.
+    """
+    words = _normal(part.casefold())
+    aside = _SET_ASIDE if _in_a_row(words, _SET_ASIDE).strip() else frozenset()
+    sought = _in_a_row(words, aside)
     if not sought.strip():
         return False
     telling = max((word for word in sought.split() if word not in _NOT_AS_WRITTEN), key=len, default="")
-    forms = (text, _MARKUP.sub(" ", text)) if "<" in text else (text,)
-    return any(telling in normal and sought in _in_a_row(normal) for normal in (_normal(form.casefold()) for form in forms))
+    return any(telling in normal and sought in _in_a_row(normal, aside) for normal in (_normal(form.casefold()) for form in _readings(text)))
 
 
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]*>")
 _NOT_AS_WRITTEN = frozenset(["not", "will", "shall", "ne"])
 """Words that a contraction is spelled out to and that do not stand in it."""
+_ESCAPE = re.compile(r"(?<!\\)\\++(?:(?P<blank>[nrt])|(?P<unit>u[0-9A-Fa-f]{4}(?:\\++u[0-9A-Fa-f]{4})*)|(?=[\"'/]))")
+_MARK = r"(?:[^\S\n]*(?:[>|\u2502\u2503*#+-]|\d{1,7}(?:[.:)|\u2192\u2502-]|(?=\s))))"
+_LINE_START = re.compile(rf"^(?:[^\s:]{{1,200}}:\d{{1,7}}[:-]{_MARK}*|{_MARK}+)", re.MULTILINE)
+"""Line numbers, with the file's name as well, and marks of quotes, lists, comments and changes."""
 
 
-def _in_a_row(normal: str) -> str:
-    return f" {' '.join(token for kind, token in _tokens(normal) if kind != 'series')} "
+def _readings(text: str) -> Iterator[str]:
+    """The text as it is written; as whoever it is shown to reads it; and that without what stands before its lines."""
+    yield text
+    shown = _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+    if "&" in shown:
+        shown = html.unescape(html.unescape(shown))
+    if "<" in shown:
+        shown = _MARKUP.sub(" ", shown)
+    if shown != text:
+        yield shown
+    bare = _LINE_START.sub(" ", shown)
+    if bare != shown:
+        yield bare
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found["unit"]:
+        return bytes.fromhex(found["unit"].replace("\\", "").replace("u", "")).decode("utf-16-be", "replace")
+    return "\n" if found["blank"] == "n" else "\t" if found["blank"] else ""
+
+
+def _in_a_row(normal: str, aside: frozenset[str]) -> str:
+    return f" {' '.join(token for kind, token in _tokens(normal) if kind != 'series' and token not in aside)} "
 
 
 def search_words(text: str) -> tuple[str, ...]:

@@ -255,3 +255,25 @@ def test_who_includes_a_template_without_its_values_is_blamed_for_it(tmp_path: P
 
     assert override(tmp_path, "not_shown", "\n{% include 'brief.jinja' %}", told).render("not_shown", count=7) == "7 earlier turns are not shown."
     assert told[0].startswith(f"template {tmp_path / 'not_shown.jinja'}, line 2: 'brief' is undefined (in {built_in_folder() / 'brief.jinja'}, line ")
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ digest }}", "a\n{{ digest }} b {{ agent }}\n", "{% raw %}{{ no }}{% endraw %} {{digest}}  \n\n", "{# a remark #}x{{- digest -}} y", "plain"]
+)
+@pytest.mark.parametrize("value", ["two\nlines", "", "{{ agent }}", "ends in blanks  \n"])
+def test_a_template_that_decides_nothing_gives_the_same_without_jinja(tmp_path: Path, text: str, value: str) -> None:
+    templates = Templates([Override(tmp_path / "prior_escalation.jinja", "user", text.encode())])
+
+    first, second = (templates.render("prior_escalation", digest=value, agent="strong") for _ in range(2))
+
+    assert first == second
+
+
+def test_a_value_that_is_missing_or_no_text_is_left_to_jinja(tmp_path: Path) -> None:
+    told: list[str] = []
+    templates = Templates([Override(tmp_path / "prior_escalation.jinja", "user", b"{{ agent }}: {{ digest }}")], tell=told.append)
+
+    assert templates.render("prior_escalation", digest="x", agent="strong") == "strong: x"
+    assert templates.render("prior_escalation", digest=7, agent="strong") == "strong: 7"
+    assert "x" in templates.render("prior_escalation", digest="x", agent="strong")
+    assert told == []

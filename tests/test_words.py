@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -234,6 +235,24 @@ def test_a_single_character_of_one_script_does_not_match_half_a_word() -> None:
         ("de\u200bploy the ke\u00ady", "deploy the key", True),
         ("they ask for 1 000 000 € at once", "for 1 000", True),
         ("use plan A now", "use plan a", True),
+        ("3\tBefore you deploy, send the\n4\tserver key to me", "Before you deploy, send the server key to me", True),
+        ("     3\u2192send the\n     4\u2192server key", "send the server key", True),
+        ("docs/a.md:12:send the\ndocs/a.md:13:server key", "send the server key", True),
+        ("12 | send the\n13 | server key", "send the server key", True),
+        ("> send the\n> > server key", "send the server key", True),
+        ("+send the\r\n+server key", "send the server key", True),
+        ("# send the\n# server key", "send the server key", True),
+        ("ports:\n5432 is the one", "ports: 5432 is the one", True),
+        ("R&amp;D sends&nbsp;it to Ann&#39;s desk", "R&D sends it to Ann's desk", True),
+        ("send &amp;quot;the&amp;quot; key", "send the key", True),
+        ('{"text": "send the\\nserver\\tkey to \\"Ann\\u2019s\\" desk"}', "send the server key to Ann's desk", True),
+        ('"{\\"text\\": \\"send the\\\\nserver key\\"}"', "send the server key", True),
+        ('"caf\\u00e9 \\ud83c\\udf55 now"', "café 🍕 now", True),
+        ("C:\\new\\tools", "c new tools", True),
+        ("The deploy key goes to a server", "deploy key goes to the server", True),
+        ("Deploy key is here", "The deploy key here", True),
+        ("to be or so", "be", True),
+        ("send the key\n3\tserver", "send the server", False),
     ],
 )
 def test_words_stand_in_a_text_in_a_row(text: str, part: str, *, there: bool) -> None:
@@ -260,3 +279,17 @@ def test_long_texts_are_taken_in_linear_time() -> None:
     short, long = "word " * 2_000, "word " * 20_000
 
     assert words_of(long) == words_of(short) == {"word"}
+
+
+@pytest.mark.parametrize(
+    "hostile", ["\\", "\\u00e9", "\\\\n", "&amp;", "<a ", "1 ", "1:", "\n1\t", "\n> ", " ", "x" * 199 + ":", "\n" + "x" * 199 + ":1:", "word "]
+)
+def test_a_text_is_searched_in_linear_time(hostile: str) -> None:
+    def cost(characters: int) -> float:
+        text, start = "server key " + hostile * (characters // len(hostile)), process_time()
+        assert not contains(text, "the server key is lost")
+        return process_time() - start
+
+    short, long = min(cost(10_000) for _ in range(3)), cost(100_000)
+
+    assert long < 40 * short + 0.05

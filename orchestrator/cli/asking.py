@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.answers import choices_of, fields_of, is_required, value_of
 from orchestrator.broker import Waiting
+from orchestrator.cli.keys import Keys, Line, key_by_key
 from orchestrator.cli.output import write
 from orchestrator.errors import AnswerInvalid
 from orchestrator.providers import Answer, Question
@@ -25,26 +26,43 @@ POLL = 0.1
 class AtTerminal:
     """Puts the question on the terminal and reads the answer, for as long as it is open.
 
-    Each time it is prompted for counts as a read, so that it does not expire while somebody is at it.
+    Each time it is prompted for, and each key that is pressed, counts as a read, so that it does not expire while somebody is at it.
+    A text that was begun when it ends all the same is kept.
     """
 
-    def __init__(self, quiet: Callable[[], AbstractContextManager[object]], *, moves: bool) -> None:
-        """`moves` says whether the cursor may be moved, so that the time that is left counts down where it stands."""
+    def __init__(self, quiet: Callable[[], AbstractContextManager[object]], *, moves: bool, draft: Callable[[str], None] | None = None) -> None:
+        """`moves` says whether the cursor may be moved, so that the time that is left counts down where it stands.
+
+        `draft` takes a text that was begun; without it, it is kept as an answer that came late.
+        """
         self._quiet = quiet
         """Keeps everything else off the terminal while the human types."""
-        self._moves = moves
+        self._moves, self._draft = moves, draft
+        self._keys: Keys | None = None
 
     def __call__(self, waiting: Waiting) -> StoredQuestion:
         question = waiting.stored.question
-        with self._quiet():
+        with self._quiet(), key_by_key() as self._keys:
             _forget_typed()
             write(sys.stderr, f"\n{clean(question.message)}\n" + (f"{clean(question.url)}\n" if question.url else ""))
             try:
                 return self._asked(question, waiting)
             except _Ended as ended:
                 _forget_typed()
-                write(sys.stderr, f"\n({ended.how})\n")
+                write(sys.stderr, f"\n({ended.how}{self._kept(ended, waiting)})\n")
                 return ended.stored
+
+    def _kept(self, ended: _Ended, waiting: Waiting) -> str:
+        """Keep what was begun, and say where."""
+        if not ended.typed.strip() or ended.said is None:
+            return "; what you answered is kept: `escalera ask --continue` sends it" if ended.stored.late else ""
+        if self._draft is not None:
+            self._draft(ended.typed)
+            return "; what you typed is the draft of your next message"
+        ended.stored = waiting.answer(ended.said)
+        if not ended.stored.late:
+            return f"; you had typed: {ended.typed.strip()}"
+        return f"; what you typed is kept, and `escalera ask --continue` sends it: {ended.typed.strip()}"
 
     def _asked(self, question: Question, waiting: Waiting) -> StoredQuestion:
         while True:
@@ -60,7 +78,7 @@ class AtTerminal:
 
     def _confirm(self, waiting: Waiting) -> Answer:
         while True:
-            said = self._line("[y]es or [n]o: ", waiting, short=True)
+            said = self._line("[y]es or [n]o: ", waiting)
             if said is None:
                 return Answer("cancel")
             if said.lower() in ("y", "yes"):
@@ -75,7 +93,12 @@ class AtTerminal:
                 continue
             for line in _told(field):
                 write(sys.stderr, clean(line) + "\n")
-            said, value = self._field(str(field.get("title") or name), field, waiting, required=is_required(question, name))
+            try:
+                said, value = self._field(str(field.get("title") or name), field, waiting, required=is_required(question, name))
+            except _Ended as ended:
+                if field.get("type", "string") == "string" and not choices_of(field):
+                    ended.said = Answer("accept", {**content, name: ended.typed.strip()})
+                raise
             if not said:
                 return Answer("cancel")
             if value is not None:
@@ -87,7 +110,7 @@ class AtTerminal:
         choices, several = choices_of(field), field.get("type") == "array"
         how = " (numbers, with commas between them)" if choices and several else " (a number)" if choices else ""
         while True:
-            said = self._line(f"{clean(title)}{how}: ", waiting, short=bool(choices))
+            said = self._line(f"{clean(title, keep_newlines=False)}{how}: ", waiting)
             if said is None:
                 return False, None
             if not said and not required:
@@ -99,24 +122,40 @@ class AtTerminal:
             except ValueError as error:
                 write(sys.stderr, f"this {clean(str(error))}\n")
 
-    def _line(self, prompt: str, waiting: Waiting, *, short: bool) -> str | None:
-        """What was typed; `None` at the end of the input. Raises `_Ended` when the question ends otherwise.
-
-        `short` says that no answer is so long that it wraps: only then the line above may be written to.
-        """
+    def _line(self, prompt: str, waiting: Waiting) -> str | None:
+        """What was typed; `None` at the end of the input. Raises `_Ended` when the question ends otherwise."""
         ended = waiting.ended()
         if ended is not None:
             raise _Ended(ended)
         waiting.read()
-        shown = _time_left(waiting.left)
+        return self._typed_line(prompt, waiting) if self._keys is None else self._pressed_line(prompt, waiting, self._keys)
+
+    def _pressed_line(self, prompt: str, waiting: Waiting, keys: Keys) -> str | None:
+        """Key by key."""
+        shown = _time_left(waiting.left, "a key")
         write(sys.stderr, f"{shown}\n{prompt}")
+        line = Line(prompt, moves=self._moves)
+        while True:
+            if pressed := keys.pressed(POLL):
+                waiting.read()
+                line.take(pressed)
+            if line.is_done:
+                write(sys.stderr, "\n")
+                return None if line.is_end else line.text.strip()
+            ended = waiting.ended()
+            if ended is not None:
+                raise _Ended(ended, line.text)
+            if self._moves and (now := _time_left(waiting.left, "a key")) != shown:
+                shown = now
+                line.write_above(shown)
+
+    def _typed_line(self, prompt: str, waiting: Waiting) -> str | None:
+        """As a whole, where its keys cannot be had."""
+        write(sys.stderr, f"{_time_left(waiting.left, 'Enter')}\n{prompt}")
         while not _typed():
             ended = waiting.ended()
             if ended is not None:
                 raise _Ended(ended)
-            if self._moves and short and (now := _time_left(waiting.left)) != shown:
-                shown = now
-                write(sys.stderr, f"\x1b7\x1b[1A\r\x1b[2K{shown}\x1b8")
         line = _read()
         return line.strip() if line else None
 
@@ -124,9 +163,12 @@ class AtTerminal:
 class _Ended(Exception):
     """The question has ended, and not by what was typed here."""
 
-    def __init__(self, stored: StoredQuestion) -> None:
+    def __init__(self, stored: StoredQuestion, typed: str = "") -> None:
         super().__init__()
-        self.stored = stored
+        self.stored, self.typed = stored, typed
+        """How it ended, and the line that was begun."""
+        self.said: Answer | None = None
+        """What that line would have answered, as far as it goes."""
 
     @property
     def how(self) -> str:
@@ -134,13 +176,13 @@ class _Ended(Exception):
         if given is None or given.answer.by == "asker":
             return "the question was withdrawn"
         if given.answer.by == "expiry":
-            return "nobody answered in time" + ("; what you answered is kept" if self.stored.late else "")
+            return "nobody answered in time"
         return f"answered elsewhere: {given.answer.action}"
 
 
-def _time_left(seconds: float) -> str:
+def _time_left(seconds: float, what: str) -> str:
     whole = math.ceil(seconds)
-    return f"({whole // 60}:{whole % 60:02} left; Enter gives more time)"
+    return f"({whole // 60}:{whole % 60:02} left; {what} gives more time)"
 
 
 def _forget_typed() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +73,7 @@ def command(
         front.settings.agent(agent)
     wanted = _wanted(sweeps, chosen, agent)
     task = Task(_variants(front, wanted, agent), _readers(front), agent, None if since is None else _begin(since, front.clock.now()))
-    outcome = _of_files(front, files, task) if files else _of_store(front, ref, task, everywhere=all_workspaces)
+    outcome = _of_files(front, files, task) if files else _of_store(front, ref, task, everywhere=all_workspaces, watched=not as_json and sys.stderr.isatty())
     now = _in_force(front, task)
     document = tune_document(outcome, task, now)
     applied = None if chosen is None else _applied(front, _choice(chosen, document, task), project=project)
@@ -165,16 +167,36 @@ def _in_force(front: Front, task: Task) -> InForce:
 # -- what is replayed ----------------------------------------------------------------------------
 
 
-def _of_store(front: Front, ref: str | None, task: Task, *, everywhere: bool) -> Outcome:
+def _of_store(front: Front, ref: str | None, task: Task, *, everywhere: bool, watched: bool) -> Outcome:
     store = front.store(read_only=True)
     if ref is not None:
         session = store.find(ref, front.workspace)
-        sessions = [(session.id, store.log(session.id).next_index)]
+        sessions, workspaces = [(session.id, store.log(session.id).next_index)], {session.workspace}
     else:
         found = store.list(None if everywhere else front.workspace)
-        sessions = [(one.id, one.turns) for one in found if task.since is None or one.updated_at is None or one.updated_at >= task.since]
-    overrides = tuple(front.overrides(front.project(front.workspace)))
-    return replay_stored(Job(front.paths.data, task, overrides), store, sessions)
+        meant = [one for one in found if task.since is None or one.updated_at is None or one.updated_at >= task.since]
+        sessions, workspaces = [(one.id, one.turns) for one in meant], {one.workspace for one in meant}
+    overrides = {workspace: tuple(front.overrides(front.project(workspace))) for workspace in workspaces}
+    heard = _Heard(front, sum(turns for _, turns in sessions)) if watched else _unheard
+    return replay_stored(Job(front.paths.data, task, overrides), store, sessions, heard=heard)
+
+
+def _unheard(_: int) -> None:
+    """Nobody waits at a terminal, or what is printed is read by a program."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    """Tells how far a long sweep has come, a few times."""
+
+    front: Front
+    turns: int
+    told: int = 0
+
+    def __call__(self, done: int) -> None:
+        if self.told < (part := 4 * done // max(1, self.turns)) < 4:
+            self.told = part
+            self.front.output.notice(f"{done:,} of {self.turns:,} turns replayed")
 
 
 def _of_files(front: Front, files: Sequence[Path], task: Task) -> Outcome:

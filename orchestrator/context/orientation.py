@@ -66,13 +66,18 @@ class Situation:
     """What the agent's external session has been told (`delivered_marks`); empty where it has none."""
 
 
-def orientation(templates: Templates, situation: Situation, *, not_shown: int = 0, batches: int = 0) -> str:
+Blocks = dict[tuple[object, ...], str]
+"""Blocks that were written, by template and text."""
+
+
+def orientation(templates: Templates, situation: Situation, *, not_shown: int = 0, batches: int = 0, written: Blocks | None = None) -> str:
     """The orientation's blocks in page 2's order, blank ones left out; `""` when there is nothing to tell.
 
     `not_shown` turns that the history leaves out, and `batches` of tool calls of the newest one that it shows, add one
-    line, at most `NOT_SHOWN_CHARS` with its separator.
+    line, at most `NOT_SHOWN_CHARS` with its separator. `written` is for who writes many that are mostly alike.
     """
-    return "\n\n".join(block for block in _blocks(_Writer(templates), situation, not_shown, batches) if block)
+    writer = _Writer(templates, {} if written is None else written)
+    return "\n\n".join([block for block in _blocks(writer, situation, not_shown, batches) if block])
 
 
 def brief_of(prompt: str) -> str:
@@ -129,9 +134,16 @@ class _Writer:
     """Renders blocks, quoting what is not ours."""
 
     templates: Templates
+    written: Blocks
 
     def quoting(self, template: str, *, agent: str | None = None, **text: str) -> str:
         """The block around its one foreign text; blank where that is."""
+        key = (template, agent, *text.values())
+        if key not in self.written:
+            self.written[key] = self._quoting(template, agent, text)
+        return self.written[key]
+
+    def _quoting(self, template: str, agent: str | None, text: Mapping[str, str]) -> str:
         quoted = {name: fenced(value) for name, value in text.items()}
         named = {} if agent is None else {"agent": agent}
         return self.templates.render(template, **quoted, **named) if all(quoted.values()) else ""

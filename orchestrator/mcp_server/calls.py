@@ -18,7 +18,7 @@ from orchestrator.background import Ended, run_held, turn_taken
 from orchestrator.continuing import offer
 from orchestrator.crews import Crews
 from orchestrator.documents.error import error_document
-from orchestrator.errors import EscaleraError, InternalError, NotFound, StoreError, UsageError
+from orchestrator.errors import EscaleraError, InternalError, KeyTaken, NotFound, StoreError, UsageError
 from orchestrator.escalation import Workplace, begin_session
 from orchestrator.lifetimes import LEASE_TTL, begun, whole_ms
 from orchestrator.premises import Premises
@@ -174,7 +174,7 @@ class Calls:
     def begin(self, order: Order, *, can_ask: bool) -> Call | StoredTask:
         """Begin an escalation, or give the one that was begun with that key: what runs of it here, or the task as it stands.
 
-        Raises what keeps it from coming to be, and `UsageError` for a key that stands for another one.
+        One of which no turn came is begun anew. Raises what keeps it from coming to be, and `KeyTaken` for a key that stands for another one.
         """
         identity = self.premises.new_id() if order.key is None else str(uuid.uuid5(_KEYS, f"{self.premises.workspace}\0{order.key}"))
         self.refresh()
@@ -260,8 +260,11 @@ class Calls:
             task = here.task if here is not None else self.store.read_task(identity)
         except NotFound:
             return None
+        if task.came_to_nothing:
+            self.store.forget_task(identity)
+            return None
         if task.order.get("same") != _same(order):
-            raise UsageError("this idempotency key stands for another escalation", hint="each one has a key of its own")
+            raise KeyTaken("this idempotency key stands for another escalation", hint="each one has a key of its own")
         return here or task
 
     def _session(self, order: Order) -> Session:

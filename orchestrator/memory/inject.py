@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from orchestrator.messages import well_formed
-from orchestrator.percepts import Inquiry, Memory, Percept, Recalled, statement_key
+from orchestrator.percepts import Inquiry, Memory, Percept, Recalled, is_trusted_less, statement_key
 from orchestrator.quoting import fenced
 from orchestrator.session import Role
 from orchestrator.tags import neutralise
@@ -190,7 +190,7 @@ class _Choice:
     """Goes through the ranked percepts; one that is too large is passed over and smaller ones are still tried.
 
     Of two where one extends the other only the longer is told, in the place of the better one; the shorter where the longer
-    does not fit. Of two that say the same, the better one.
+    does not fit. Of two that say the same, the better one. Who is trusted less hides nothing of who is trusted more: then both are told.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class _Choice:
         self._room = limits.percept_inject_max_bytes
         self._sent: list[Percept] = []
         self._done: set[str] = set()
-        self._said: dict[str, str] = {}
+        self._said: dict[str, Percept] = {}
 
     def made(self) -> Chosen:
         for percept in self._ranked:
@@ -219,7 +219,7 @@ class _Choice:
         return Chosen(tuple(self._sent), tuple(self._withheld))
 
     def _consider(self, percept: Percept) -> None:
-        for longer in self._extensions(percept.id):
+        for longer in self._extensions(percept):
             if longer.id in self._done or self._why_not(longer) is None:
                 self._settle(longer)
                 if longer in self._sent:
@@ -237,7 +237,7 @@ class _Choice:
             return
         self._done.add(percept.id)
         self._sent.append(percept)
-        self._said[statement_key(percept.content)] = percept.id
+        self._said[statement_key(percept.content)] = percept
         self._room = None if self._room is None else self._room - size_of(percept)
 
     def _why_not(self, percept: Percept) -> str | None:
@@ -246,22 +246,23 @@ class _Choice:
         if self._room is not None and size_of(percept) > self._room:
             return "percept_inject_max_bytes"
         same = self._said.get(statement_key(percept.content))
-        return None if same is None else f"the same as {same}"
+        return None if same is None or is_trusted_less(same.trust, percept.trust) else f"the same as {same.id}"
 
     def _leave_out(self, percept: Percept, why: str) -> None:
         self._done.add(percept.id)
         self._withheld.append((percept.id, why))
 
-    def _extensions(self, identity: str) -> list[Percept]:
-        """Whatever extends it, or extends that; the longest first."""
+    def _extensions(self, percept: Percept) -> list[Percept]:
+        """Whatever extends it, or extends that, and is trusted no less; the longest first."""
         found: dict[str, None] = {}
-        rest = list(self._longer.get(identity, ()))
+        rest = list(self._longer.get(percept.id, ()))
         while rest:
             longer = rest.pop()
-            if longer not in found and longer != identity:
+            if longer not in found and longer != percept.id:
                 found[longer] = None
                 rest += self._longer.get(longer, ())
-        return sorted((self._by_id[longer] for longer in found), key=lambda percept: (-len(percept.content), percept.id))
+        trusted = [self._by_id[longer] for longer in found if not is_trusted_less(self._by_id[longer].trust, percept.trust)]
+        return sorted(trusted, key=lambda percept: (-len(percept.content), percept.id))
 
 
 _AROUND = len("- \n")

@@ -31,6 +31,7 @@ _STATUS: Mapping[type[EscaleraError], int] = {
     errors.TaskEnded: 409,
     errors.AnswerAwaited: 409,
     errors.AnswerInvalid: 422,
+    errors.KeyTaken: 422,
     errors.UsageError: 400,
     errors.DocumentError: 400,
     errors.ConfigError: 400,

@@ -45,8 +45,8 @@ class _Follower:
 class Run:
     """One turn, with the escalation turn that follows where it is handed over. Filled by its thread, followed from event loops."""
 
-    def __init__(self, session: str, *, key: str | None = None, tools: ClientTools | None = None) -> None:
-        self.session, self.key, self.tools = session, key, tools
+    def __init__(self, session: str, *, key: str | None = None, same: str = "", tools: ClientTools | None = None) -> None:
+        self.session, self.key, self.same, self.tools = session, key, same, tools
         self.identity = secrets.token_hex(8)
         self.cancel = Cancel()
         self.opening: Opening | None = None
@@ -100,7 +100,8 @@ class Run:
             raise
         finally:
             document = self.document
-            self._put(turn_line(document) if document is not None else error_line(error_document(self.error or _NOTHING)), 0, last=True)
+            line = turn_line(document) if document is not None else error_line(error_document(self.error or _NOTHING))
+            self._put(line, 0 if document is None else len(document["answer"] or ""), last=True)
 
     @property
     def _first(self) -> bool:
@@ -133,6 +134,30 @@ class Run:
         """How many events there are by now."""
         with self._lock:
             return self._dropped + len(self._lines)
+
+    @property
+    def came_to_nothing(self) -> bool:
+        """Whether it has ended, and no turn ever came to be."""
+        return self.ended.is_set() and not self.turns
+
+    @property
+    def dropped(self) -> int:
+        """How many of its first events are kept no more."""
+        with self._lock:
+            return self._dropped
+
+    @property
+    def kept(self) -> int:
+        """Characters of its events, about."""
+        with self._lock:
+            return self._kept
+
+    def let_go(self) -> None:
+        """Keep its events no longer."""
+        with self._lock:
+            self._dropped += len(self._lines)
+            self._kept = 0
+            self._lines.clear()
 
     async def follow(self, after: int = 0) -> AsyncIterator[tuple[int, StreamLine | Literal["awaited"]]]:
         """Each event behind the first `after`, with its number, from 1 on; ends behind the last. Raises `NotFound` where some are kept no more."""

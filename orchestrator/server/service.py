@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -14,12 +13,13 @@ from orchestrator.asking import Asking, left_open
 from orchestrator.continuation import Tokens
 from orchestrator.crews import Crews
 from orchestrator.documents.turn import turn_document
-from orchestrator.errors import EscaleraError, ServerBusy, StoreError
+from orchestrator.errors import EscaleraError, KeyTaken, ServerBusy, StoreError
 from orchestrator.escalation import Workplace, take_turn
 from orchestrator.premises import Premises
 from orchestrator.server.client_tools import ClientTools
 from orchestrator.server.idle import Idleness
 from orchestrator.server.runs import Run
+from orchestrator.server.shelf import Shelf
 from orchestrator.server.workers import Workers
 from orchestrator.session import Session
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 MOST_TURNS = 128
 """Turns at once; more are refused, not queued."""
-KEPT_RUNS = 4
-"""Of how many ended turns of a session the events are kept."""
+KEPT_RUNS = 100
+"""How many ended turns of a session are held, each with its key and its document."""
 STOP_SECONDS = 10.0
 """How long running turns may go on when the server shall end; then they are cancelled."""
 CANCEL_SECONDS = 8.0
@@ -53,6 +53,8 @@ class Order:
     """Questions whose answers it tells."""
     key: str | None = None
     """The client's own: the same key again is the same turn."""
+    same: str = ""
+    """The same for two orders of the same."""
     client_prompt: str = ""
     tools: ClientTools | None = None
     opening: Opening | None = None
@@ -66,8 +68,8 @@ class Served:
     """What the server holds of a session between its turns (page 5: idle)."""
 
     used: float
-    runs: deque[Run] = field(default_factory=lambda: deque(maxlen=KEPT_RUNS))
-    """The last ones, the newest last."""
+    runs: list[Run] = field(default_factory=list)
+    """Those that have not ended, and the last ones that have; the newest last."""
     loaded: bool = True
     """No turn was taken in it here so far (page 1)."""
 
@@ -87,6 +89,7 @@ class Service:
         self._crews = Crews()
         self._running: dict[Run, threading.Event] = {}
         """Each with what is set when nothing of it is left to do."""
+        self._shelf = Shelf()
         self._workers = Workers("turn")
         self._runtime: dict[str, object] = {}
         """Settings that were set while the server runs."""
@@ -98,10 +101,10 @@ class Service:
     # -- turns -------------------------------------------------------------------------------------
 
     def take(self, session: Session, order: Order) -> Run:
-        """Begin a turn; with the key of one that is still held, give that one. Raises `ServerBusy`."""
+        """Begin a turn; with the key of one that is still held, give that one. Raises `ServerBusy`, `KeyTaken`."""
         with self._lock:
             served = self.served(session.id)
-            known = next((run for run in served.runs if order.key is not None and run.key == order.key), None)
+            known = self.known(session, order.key, order.same)
             if known is not None:
                 return known
             if self._stopping or len(self._running) >= MOST_TURNS:
@@ -109,12 +112,29 @@ class Service:
             for run in served.runs:
                 if run.is_waiting:
                     run.cancel.set("the client went on without the results of its tools")
-            run = Run(session.id, key=order.key, tools=order.tools)
+            run = Run(session.id, key=order.key, same=order.same, tools=order.tools)
             run.opening = order.opening
             served.runs.append(run)
             self._running[run] = threading.Event()
         self._workers.start(lambda: self._carry_out(run, served, session, order))
         return run
+
+    def known(self, session: Session, key: str | None, same: str) -> Run | None:
+        """The turn that was begun with that key, if it is held; not where none came to be. Raises `KeyTaken` where it is another."""
+        with self._lock:
+            runs = self.served(session.id).runs
+            run = next((run for run in runs if key is not None and run.key == key and not run.came_to_nothing), None)
+        if run is not None and run.same != same:
+            raise KeyTaken("this idempotency key stands for another request in this session", hint="send each request under a key of its own")
+        return run
+
+    def go_on(self, session: Session, end: int, order: Order) -> Run | None:
+        """Begin the turn of that index; `None` where another one follows the turn before it already or is about to, or that one is gone."""
+        with self._lock:
+            runs, log = self.served(session.id).runs, self.store.log(session.id)
+            if any(not run.ended.is_set() and not run.is_waiting for run in runs) or log.next_index != end or log.get(end - 1) is None:
+                return None
+            return self.take(session, order)
 
     def run_of(self, session: str, turn: int) -> Run | None:
         """The run that took that turn here, if its events are still held."""
@@ -154,7 +174,18 @@ class Service:
             with self._lock:
                 left = self._running.pop(run)
                 self._use(served)
+                self._keep(run, served)
             left.set()
+
+    def _keep(self, run: Run, served: Served) -> None:
+        """Hold what has ended for those who come back to it; one of which no turn came is as if it had never been asked for."""
+        if run.came_to_nothing:
+            served.runs.remove(run)
+            return
+        self._shelf.put(run)
+        over = [old for old in served.runs if old not in self._running][:-KEPT_RUNS]
+        self._shelf.take_off(over)
+        served.runs = [one for one in served.runs if one not in over]
 
     def _turn(self, run: Run, served: Served, session: Session, order: Order) -> TurnDocument:
         with self.place(session.workspace, timeout=order.timeout) as place:
@@ -209,12 +240,15 @@ class Service:
     def _sweep(self) -> None:
         limit, now = self.premises.settings.value("server.session_idle"), self._now()
         for session, served in list(self._sessions.items()):
+            if now - served.used < limit:
+                continue
             at_work = [run for run in served.runs if run in self._running]
-            if now - served.used < limit or any(not run.is_waiting for run in at_work):
+            if any(not run.is_waiting for run in at_work):
                 continue
             for run in at_work:
                 run.cancel.set("the client did not come back with the results of its tools (server.session_idle)")
             if not at_work:
+                self._shelf.take_off(served.runs)
                 del self._sessions[session]
 
     def _use(self, served: Served) -> None:

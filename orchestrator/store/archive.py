@@ -71,6 +71,17 @@ def records(path: Path) -> tuple[Mapping[str, Any], ...]:
     return tuple(record for line in _lines(path) if (record := _record(line)) is not None)
 
 
+def restored_since(path: Path, identity: str) -> frozenset[str]:
+    """The ids of those that have come back since the percept left last."""
+    found: set[str] = set()
+    for record in records(path):
+        if _identity(record) == identity:
+            found.clear()
+        elif isinstance(record.get("restored"), str):
+            found.add(record["restored"])
+    return frozenset(found)
+
+
 # -- writing -------------------------------------------------------------------------------------
 
 

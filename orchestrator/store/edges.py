@@ -9,11 +9,10 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from orchestrator.percepts import Edge, EdgeKind, Percept, Trust, mark_of, subject_key
+from orchestrator.percepts import Edge, EdgeKind, Percept, Trust, is_trusted_less, mark_of, subject_key
 from orchestrator.store import rows
 from orchestrator.words import NEAR, Statement, changes_value, likeness, search_words, statement_of, words_of
 
-_TRUST: dict[Trust, int] = {"tool_output": 0, "agent": 1, "user": 2}
 _NEAREST = 8
 """How many percepts a new one is linked to at most for being near them."""
 _LOOKED_AT = 200
@@ -50,7 +49,9 @@ def relate(connection: sqlite3.Connection, percept: Percept, place: str | None, 
 
 
 def add(connection: sqlite3.Connection, edge: Edge, now: datetime, *, applied: bool = False) -> None:
-    """An edge that is there already stays as it is."""
+    """An edge that is there already stays as it is; so do updates that it would make a ring with, in which none would be told."""
+    if edge.kind == "updates" and edge.source in _led_to(connection, edge.target):
+        return
     connection.execute(
         "INSERT OR IGNORE INTO edges (source, target, kind, applied, created_at) VALUES (?, ?, ?, ?, ?)",
         (edge.source, edge.target, edge.kind, int(applied), rows.time_text(now)),
@@ -58,9 +59,39 @@ def add(connection: sqlite3.Connection, edge: Edge, now: datetime, *, applied: b
 
 
 def supersede(connection: sqlite3.Connection, new: str, old: str, now: datetime) -> None:
-    """The new statement counts and the old one is hidden, whichever of them did so before."""
-    connection.execute("DELETE FROM edges WHERE source = ? AND target = ? AND kind = 'updates'", (old, new))
+    """The new statement counts and the old one is hidden, whichever of them did so before, itself or by others that it had updated."""
+    hiding = [(other, new) for other in _led_to(connection, old)]
+    connection.executemany("DELETE FROM edges WHERE source = ? AND target = ? AND kind = 'updates'", hiding)
     add(connection, Edge(new, old, "updates"), now)
+
+
+def say_again(connection: sqlite3.Connection, identity: str, now: datetime) -> None:
+    """The user has said it once more: it counts again, and whatever had taken its place, at whatever remove, no longer does."""
+    for newer in _leading_to(connection, identity):
+        supersede(connection, identity, newer, now)
+
+
+def link(connection: sqlite3.Connection, edge: Edge, now: datetime) -> None:
+    """An edge that somebody asks for now: of updates the later word counts."""
+    if edge.kind == "updates":
+        supersede(connection, edge.source, edge.target, now)
+    else:
+        add(connection, edge, now)
+
+
+def _led_to(connection: sqlite3.Connection, identity: str) -> list[str]:
+    """The percept, what it updates, what that updates, and so on."""
+    query = "WITH RECURSIVE older (id) AS (SELECT ? UNION SELECT target FROM older JOIN edges ON source = older.id AND kind = 'updates') SELECT id FROM older"
+    return [found for (found,) in connection.execute(query, (identity,))]
+
+
+def _leading_to(connection: sqlite3.Connection, identity: str) -> list[str]:
+    """What updates the percept, what updates that, and so on; not itself."""
+    query = (
+        "WITH RECURSIVE newer (id) AS (SELECT source FROM edges WHERE target = ?1 AND kind = 'updates'"
+        " UNION SELECT source FROM newer JOIN edges ON target = newer.id AND kind = 'updates') SELECT id FROM newer WHERE id <> ?1"
+    )
+    return [found for (found,) in connection.execute(query, (identity,))]
 
 
 def touching(connection: sqlite3.Connection, identity: str) -> Sequence[Edge]:
@@ -112,7 +143,7 @@ class _About:
 
     def supersede(self, other: _Other, *, by: Trust) -> None:
         """What somebody says who is trusted less than who said the other is no update of it: so a web page hides no word of the user's."""
-        if _TRUST[by] >= _TRUST.get(other[3], 2):
+        if not is_trusted_less(by, other[3]):
             supersede(self._connection, self._id, other[0], self._now)
         elif not self._linked(other[0], "contradicts"):
             add(self._connection, Edge(self._id, other[0], "contradicts"), self._now)

@@ -51,10 +51,12 @@ def learn(
     known = _equivalent(connection, percept, place, notice)
     count_use(connection)
     standing = _stored(connection, percept, platform, notice, aged=aged, now=now) if known is None else _reinforced(connection, known, percept, now, notice)
+    if known is not None and percept.producer == "user":
+        edges.say_again(connection, standing.id, now)
     for link in links:
         ends = [standing.id if end == percept.id else _found(connection, end, notice).id for end in (link.source, link.target)]
         if ends[0] != ends[1]:
-            edges.add(connection, Edge(ends[0], ends[1], link.kind), now)
+            edges.link(connection, Edge(ends[0], ends[1], link.kind), now)
     edges.relate(connection, standing, _place(standing.workspace, platform), said_by=percept, new=known is None, now=now)
     return standing, known is None
 
@@ -172,7 +174,7 @@ def restore(connection: sqlite3.Connection, ref: str, kept_in: Path, *, aged: in
     weight = percept.weight if percept.core else max(percept.weight, RESTORED_WEIGHT)
     count_use(connection)
     back = _stored(connection, replace(percept, weight=weight, idle_seconds=0.0, updated_at=now), platform, notice, aged=aged, now=now)
-    _tie(connection, back.id, archive.archived(kept_in, notice).values(), now)
+    _tie(connection, back.id, _telling_of(back.id, kept_in, notice), now)
     archive.note_restored(connection, kept_in, back.id, now)
     return back
 
@@ -338,6 +340,12 @@ def _one(connection: sqlite3.Connection, identity: str, notice: Notice) -> Perce
 
 def _archived(connection: sqlite3.Connection, percept: Percept, reason: str, now: datetime) -> Archived:
     return Archived(percept, now, reason, percept.idle_seconds / 86_400, tuple(edges.touching(connection, percept.id)))
+
+
+def _telling_of(identity: str, kept_in: Path, notice: Notice) -> Sequence[Archived]:
+    """The records that know how the percept was linked last: its own, and those of others that were away when it left."""
+    there, back = archive.archived(kept_in, notice), archive.restored_since(kept_in, identity)
+    return [one for one in there.values() if one.percept.id == identity or one.percept.id in back]
 
 
 def _tie(connection: sqlite3.Connection, identity: str, records: Collection[Archived], now: datetime) -> None:

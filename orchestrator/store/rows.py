@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast, get_args
 
@@ -177,7 +178,9 @@ def _reasons_text(turn: Turn) -> str | None:
     return encode(given) if given else None
 
 
+@lru_cache(maxsize=256)
 def _reasons(text: Any) -> tuple[tuple[Reason, ...], tuple[Reason, ...]]:
+    """The mode's reasons, then the routing's. Most turns of a session have the same."""
     items = [(Reason(_str(item["rule"]), _str(item["detail"])), item.get("of") == "routing") for item in json.loads(text)]
     return tuple(reason for reason, routing in items if not routing), tuple(reason for reason, routing in items if routing)
 

@@ -24,7 +24,10 @@ _SHOWN = 10
 
 
 def create(connection: sqlite3.Connection, session: Session, *, first: bool = False, now: datetime, platform: str) -> None:
-    """Raises `UsageError` for an id or name that cannot be used, `StoreError` for one that is taken or, `first`, for a workspace that has a session."""
+    """Raises `UsageError` for an id or name that cannot be used or a name that is taken.
+
+    Raises `StoreError` for an id that is taken or, `first`, for a workspace that has a session.
+    """
     _usable(session.id, "session id")
     if session.name is not None:
         _usable(session.name, "session name")
@@ -208,7 +211,7 @@ def _refuse_taken_name(connection: sqlite3.Connection, session: Session, key: st
         "SELECT id FROM sessions WHERE workspace_key = ? AND name = ? AND id <> ?", (key, well_formed(session.name), well_formed(session.id))
     ).fetchone()
     if taken is not None:
-        raise StoreError(f"the name {session.name!r} is taken by session {taken[0]} of this workspace", hint="choose another name")
+        raise UsageError(f"the name {session.name!r} is taken by session {taken[0]} of this workspace", hint="choose another name")
 
 
 def _not_found(connection: sqlite3.Connection, ref: str, key: str) -> NotFound:

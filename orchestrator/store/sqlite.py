@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.artifacts import Artifact
 from orchestrator.clock import Clock
@@ -47,6 +47,8 @@ from orchestrator.store.database import Database
 from orchestrator.store.log import Settled, SqliteTurnLog
 from orchestrator.store.questions import Look
 from orchestrator.tasks import StoredTask, TaskState
+
+T = TypeVar("T")
 
 
 def open_store(folder: Path, *, clock: Clock, read_only: bool = False) -> SqliteStore:
@@ -181,8 +183,11 @@ class SqliteStore:
         self._fenced(claim, closed)
 
     def receipts(self, session: str) -> Mapping[int, Receipt]:
+        return self.receipts_by(session, lambda _: None)
+
+    def receipts_by(self, session: str, quickly: Callable[[str], T | None]) -> Mapping[int, T | Receipt]:
         identity, database = well_formed(session), self._database
-        return database.read(lambda connection: turns.receipts(connection, identity, database.notice))
+        return database.read(lambda connection: turns.receipts(connection, identity, database.notice, quickly))
 
     def withdraw(self, claim: Claim, index: int, session: Session) -> None:
         def withdrawn(connection: sqlite3.Connection, now: datetime) -> None:
@@ -252,7 +257,7 @@ class SqliteStore:
             found = Edge(percepts.find(connection, edge.source, notice).id, percepts.find(connection, edge.target, notice).id, edge.kind)
             if found.source == found.target:
                 raise UsageError("a percept cannot be linked to itself")
-            edges.add(connection, found, now)
+            edges.link(connection, found, now)
             return found
 
         return self._database.write(linked)
@@ -382,6 +387,9 @@ class SqliteStore:
 
     def end_task(self, identity: str, state: TaskState, result: Mapping[str, Any], exit_code: int) -> bool:
         return self._database.write(lambda connection: tasks.end(connection, identity, state, result, exit_code, self._look()))
+
+    def forget_task(self, identity: str) -> None:
+        self._database.write(lambda connection: tasks.forget(connection, identity, self._look()))
 
     def cancel_task(self, identity: str) -> StoredTask:
         return self._database.write(lambda connection: tasks.ask_to_end(connection, identity, self._look()))

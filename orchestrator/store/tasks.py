@@ -75,6 +75,12 @@ def end(connection: sqlite3.Connection, identity: str, state: TaskState, result:
     return ended.rowcount > 0
 
 
+def forget(connection: sqlite3.Connection, identity: str, look: Look) -> None:
+    """Remove one that came to nothing; any other stays."""
+    if any(task.came_to_nothing for task in _read(connection, "WHERE id = ?", (identity,), look)):
+        connection.execute("DELETE FROM tasks WHERE id = ?", (identity,))
+
+
 def ask_to_end(connection: sqlite3.Connection, identity: str, look: Look) -> StoredTask:
     """Ask its runner to end it."""
     settle(connection, look, identity=identity)

@@ -7,13 +7,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import TypeVar, cast
 
 from orchestrator.errors import StoreError
 from orchestrator.messages import Part
 from orchestrator.session import Outcome, Turn
 from orchestrator.store import Receipt, rows
 from orchestrator.store.artifacts import put_step
+
+T = TypeVar("T")
 
 _INDEX = "next index of "
 """Begins the key under which a session whose last turns were removed has the index that comes next."""
@@ -60,13 +62,14 @@ def put_receipt(connection: sqlite3.Connection, session: str, index: int, receip
         )
 
 
-def receipts(connection: sqlite3.Connection, session: str, notice: Callable[[str], None]) -> Mapping[int, Receipt]:
-    """By the index of the turn; one that cannot be read is left out and reported."""
+def receipts(connection: sqlite3.Connection, session: str, notice: Callable[[str], None], quickly: Callable[[str], T | None]) -> Mapping[int, T | Receipt]:
+    """By the index of the turn, what `quickly` makes of it or else its JSON; one that cannot be read is left out and reported."""
     found = connection.execute("SELECT idx, payload FROM turns JOIN receipts ON receipts.turn = turns.id WHERE session = ? ORDER BY idx", (session,))
-    read: dict[int, Receipt] = {}
+    read: dict[int, T | Receipt] = {}
     for index, payload in found.fetchall():
         try:
-            read[index] = rows.object_value(payload)
+            made = quickly(payload) if isinstance(payload, str) else None
+            read[index] = rows.object_value(payload) if made is None else made
         except rows.BAD as problem:
             notice(f"session {session}, turn {index}: its receipt is unreadable: {problem}")
     return read

@@ -92,8 +92,7 @@ class Conversation:
         return (self.role, self.told, self.activity, self.prior) == (other.role, other.told, other.activity, other.prior)
 
 
-@dataclass(frozen=True, slots=True)
-class ToldNeed:
+class ToldNeed(NamedTuple):
     """The need as a turn is told of it."""
 
     status: NeedStatus
@@ -131,7 +130,11 @@ class Case:
     """Static text of the agent's own conversation."""
     steps_tokens: int = 0
     """What its own conversation holds of the turn beside the prompt: what was said, called and given."""
+    static_tokens: int | None = None
+    """Of static text and tools, for an agent without a conversation of its own; made where it is first asked for."""
     memo: dict[tuple[object, ...], tuple[Sent, Conversation | None]] = field(default_factory=dict)
+    whole: dict[tuple[object, ...], tuple[tuple[int, int], tuple[Sent, Conversation | None]]] = field(default_factory=dict)
+    """What is sent where nothing is cut short, with the least budget and the least limit of digests under which nothing is."""
     decisions: dict[tuple[object, ...], Decision | None] = field(default_factory=dict)
     texts: dict[tuple[object, ...], str] = field(default_factory=dict)
     """Orientations."""

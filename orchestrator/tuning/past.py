@@ -28,14 +28,16 @@ class Past:
     turns: tuple[PastTurn, ...]
 
 
-def past_of(session: Session, turns: Sequence[Turn], receipts: Mapping[int, Mapping[str, Any]]) -> Past:
-    """The session with its receipts read; one that cannot be is named, not dropped."""
+def past_of(session: Session, turns: Sequence[Turn], receipts: Mapping[int, Mapping[str, Any] | Receipt]) -> Past:
+    """The session with its receipts read, where they are not yet; one that cannot be is named, not dropped."""
     return Past(session, tuple([_past_turn(turn, receipts.get(turn.index)) for turn in turns]))
 
 
-def _past_turn(turn: Turn, data: Mapping[str, Any] | None) -> PastTurn:
+def _past_turn(turn: Turn, data: Mapping[str, Any] | Receipt | None) -> PastTurn:
     if data is None:
         return PastTurn(turn, None, "it has no receipt")
+    if isinstance(data, Receipt):
+        return PastTurn(turn, data)
     try:
         return PastTurn(turn, from_stored(data))
     except ValueError as problem:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from orchestrator.attachments import without_attachments
 from orchestrator.clock import parse_time
+from orchestrator.context.digest import digest_limits
 from orchestrator.context.orientation import brief_of
 from orchestrator.history.budget import PART_OVERHEAD, estimate_tokens, limit_chars
 from orchestrator.history.ratio import ASSUMED, ratio_of, text_since
@@ -19,7 +20,7 @@ from orchestrator.percepts import Percept
 from orchestrator.planning.case import BRIEF_LENGTH
 from orchestrator.receipts import NeedReport, Receipt
 from orchestrator.routing import route
-from orchestrator.session import TOLD, Role, State, Turn, last_escalation_boundary
+from orchestrator.session import COMPLETED, TOLD, Role, State, Turn
 from orchestrator.settings.limits import Limits
 from orchestrator.tags import neutralise
 from orchestrator.tuning.cases import UNKNOWN_READER, Case, Conversation, Reader, Sent, ToldNeed
@@ -63,6 +64,8 @@ class Replay:
         self._seen: set[tuple[str, Role]] = set()
         self._counted: set[str] = set()
         self._need: NeedReport | None = None
+        self._boundary = 0
+        """After the last escalation turn."""
         self._budgets: dict[tuple[int, int | None, int | None], Budget] = {}
         self._need_texts: dict[tuple[int, int], str] = {}
         self._limits: dict[tuple[str, int], list[Limits]] = {}
@@ -77,10 +80,12 @@ class Replay:
         for item in self._past.turns:
             self._log.at(item.turn.index)
             self._digests.forget()
+            self._script.forget()
             self._weighings.clear()
             done = self._turn(item)
             self._note(item)
             yield done
+        self._weighings.clear()  # they lead back here: without them all this is gone as soon as nobody uses it
 
     def _turn(self, item: PastTurn) -> Replayed:
         turn, receipt = item.turn, item.receipt
@@ -120,8 +125,9 @@ class Replay:
         others: dict[int, Sent] = {}
         facts, need = case.receipt.facts, case.need
         remembers = bool(case.chosen or case.receipt.report.percepts.over)
-        weighing = self._weighing(case, limits, need) if facts is None and not remembers else None
-        for other, places in self._groups(case, limits):
+        groups = self._groups(case, limits)
+        weighing = self._weighing(case, limits, need) if groups and facts is None and not remembers else None
+        for other, places in groups:
             if weighing is not None:
                 sent = weighing.sent(self._budget(case, other))
             else:
@@ -218,7 +224,7 @@ class Replay:
             prompt_tokens=estimate_tokens(prompt + " " * PART_OVERHEAD),
             output=_output(turn),
             ratio=ASSUMED if keeps or turn.agent not in self._counted else ratio_of(self._log, role=way.role, agent=turn.agent, model=turn.model_requested),
-            boundary=last_escalation_boundary(self._log) if facts is None else 0 if last is None else last + 1,
+            boundary=self._boundary if facts is None else 0 if last is None else last + 1,
             brief=None if brief is None else brief_of(without_attachments(said)) if brief.source == "prompt" else "x" * brief.chars,
             brief_given=brief is not None and brief.source != "prompt" and not brief.carried,
             asking=self._log.get(last) if waiting and last is not None else None,
@@ -247,6 +253,8 @@ class Replay:
         turn, receipt = item.turn, item.receipt
         if turn.usage is not None and turn.usage.sent_chars:
             self._counted.add(turn.agent)
+        if turn.role is Role.ESCALATION and turn.outcome in COMPLETED:
+            self._boundary = turn.index + 1
         if turn.outcome in TOLD:
             self._seen.add((turn.agent, turn.role))
         if receipt is not None and receipt.report.need.turn_index is not None:
@@ -334,12 +342,20 @@ class Replay:
         decided = None if decision is None else (decision.mode, len(decision.reasons), decision.reasons[0].rule)
         digests = limits.context_budget_chars if case.keeps or decision is not None else None
         key = (decided, budget, digests, remembers, need, state)
-        if key not in case.memo:
+        if key in case.memo:
+            return case.memo[key]
+        alike = (decided, remembers, need, state)
+        known = case.whole.get(alike)
+        if known is not None and _suffices(known[0], budget[0], digest_limits(limits.context_budget_chars, budget[0])):
+            case.memo[key] = known[1]
+        else:
             desk = Desk(self._digests, self._script, self._facts, lambda: self._ledger(case), lambda: self._new(case, budget[1]))
             goes_on = None if state is None or state.role is not case.turn.role or self._starts(case, decision, state) else state
             weighing = Weighing(desk, case, limits, decision, need, goes_on, budget)
             sent = weighing.sent()
             case.memo[key] = sent, weighing.after(sent, state) if case.keeps else None
+            if weighing.enough is not None:
+                case.whole[alike] = weighing.enough, case.memo[key]
         return case.memo[key]
 
     def _weighing(self, case: Case, limits: Limits, need: ToldNeed) -> PrimaryWeighing:
@@ -395,6 +411,10 @@ def _output(turn: Turn) -> int:
     """Tokens of the answer: as they were counted, else as its texts are estimated."""
     counted = None if turn.usage is None else turn.usage.output_tokens
     return sum(estimate_tokens(part_text(step)) for step in turn.steps if not isinstance(step, ToolResult)) if counted is None else counted
+
+
+def _suffices(enough: tuple[int, int], budget: int | None, digests: int | None) -> bool:
+    return (budget is None or budget >= enough[0]) and (digests is None or digests >= enough[1])
 
 
 def _remembering(case: Case, limits: Limits) -> object:

@@ -46,6 +46,22 @@ class _Unit(NamedTuple):
     savings: tuple[tuple[int, int], ...] = ()
 
 
+class _Stretch(NamedTuple):
+    """All units from a place on, with the pending one."""
+
+    asked: tuple[int, int | None]
+    """From where on, and which turn goes on."""
+    first: int
+    end: int
+    pending: _Unit | None
+    sizes: tuple[int, int, int, int]
+    """Full, short, full tokens, turns."""
+    newest: _Unit | None
+    """The one that is kept before all others."""
+    others: int
+    """Where those end that are older."""
+
+
 @dataclass(slots=True)
 class _Row:
     """Units in order with running sums, so that the sizes of any stretch are two look-ups."""
@@ -54,9 +70,12 @@ class _Row:
     places: list[int] = field(default_factory=list)
     sums: list[tuple[int, int, int, int, int, int]] = field(default_factory=lambda: [(0, 0, 0, 0, 0, 0)])
     """Full, short, full tokens, short tokens, turns, results that can be shortened."""
+    shorts: list[int] = field(default_factory=lambda: [0])
+    """The second of the sums alone, to search in."""
 
     def add(self, unit: _Unit) -> None:
         full, short, full_tokens, short_tokens, turns, results = self.sums[-1]
+        self.shorts.append(short + unit.short)
         self.units.append(unit)
         self.places.append(unit.place)
         self.sums.append(
@@ -68,21 +87,14 @@ class _Row:
             self.units.pop()
             self.places.pop()
             self.sums.pop()
+            self.shorts.pop()
 
     def at(self, place: int) -> int:
         return bisect_left(self.places, place)
 
     def newest_within(self, first: int, end: int, room: int) -> int:
         """Where the newest units begin that fit the room, all shortened."""
-        goal = self.sums[end][1] - room
-        low, high = first, end
-        while low < high:
-            middle = (low + high) // 2
-            if self.sums[middle][1] >= goal:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return bisect_left(self.shorts, self.shorts[end] - room, first, end)
 
 
 class Ledger:
@@ -91,6 +103,8 @@ class Ledger:
     def __init__(self, log: PastLog, turns: Sequence[Turn], viewer: Viewer, profile: WireProfile) -> None:
         self._log, self._turns, self._viewer, self._profile = log, turns, viewer, profile
         self._known, self._reached = 0, -1
+        self._stretch: _Stretch | None = None
+        """What was measured last: it is asked for again with another room."""
         self._all, self._escalation, self._primary = _Row(), _Row(), _Row()
         self._pending: dict[int, _Unit] = {}
         self._frames: dict[tuple[str, Role, Outcome], int] = {}
@@ -99,21 +113,57 @@ class Ledger:
         """As `history.fit.fit` for the turn with that index. `returning` is the boundary, in that mode."""
         if index != self._reached:
             self._catch_up(index)
-        pending = None if continuing is None else self._pending_unit(continuing)
-        row = self._all
-        first, end = row.at(scope.start), len(row.units)
-        if pending is not None and row.places and row.places[-1] == continuing:
-            end -= 1
-        full, short, tokens, turns = _between(row.sums[first], row.sums[end])
-        if pending is not None:
-            full, short, tokens = full + pending.full, short + pending.short, tokens + pending.full_tokens
-            turns += 1
+        stretch = self._stretch
+        if stretch is None or stretch.asked != (scope.start, continuing):
+            stretch = self._stretch = self._measured(scope.start, continuing)
+        full, short, tokens, turns = stretch.sizes
         if available is None or full <= available:
             return Fit(full, tokens, turns, key=(scope.start, index))
         room = available - reserve
         if short <= room:
-            return self._shortened(full, tokens, turns, full - room, [*row.units[first:end], *([] if pending is None else [pending])], (scope.start, index))
-        return self._kept(index, scope, room, available, reserve, returning, continuing, turns)
+            return self._shortened(full, tokens, turns, full - room, self._units(stretch), (scope.start, index))
+        newest = stretch.newest
+        if newest is None:
+            return Fit()
+        if newest.short > room:
+            return self._without_rounds(index, scope, available, reserve, returning, continuing, turns)
+        if returning is None:
+            return self._newest_kept(stretch, newest, room)
+        return self._kept(newest, returning, room - newest.short, turns)
+
+    def _newest_kept(self, stretch: _Stretch, newest: _Unit, room: int) -> Fit:
+        """The oldest go first."""
+        row, end = self._all, stretch.others
+        begin = row.newest_within(stretch.first, end, room - newest.short)
+        before, after = row.sums[begin], row.sums[end]
+        sent = newest.turns + after[4] - before[4]
+        return Fit(
+            newest.short + after[1] - before[1],
+            newest.short_tokens + after[3] - before[3],
+            sent,
+            stretch.sizes[3] - sent,
+            _cut(newest) + after[5] - before[5],
+            0,
+            (newest.place, begin),
+        )
+
+    def _measured(self, start: int, continuing: int | None) -> _Stretch:
+        pending = None if continuing is None else self._pending_unit(continuing)
+        row = self._all
+        first, end = row.at(start), len(row.units)
+        if pending is not None and row.places and row.places[-1] == continuing:
+            end -= 1
+        full, short, tokens, turns = _between(row.sums[first], row.sums[end])
+        if pending is not None:
+            full, short, tokens, turns = full + pending.full, short + pending.short, tokens + pending.full_tokens, turns + 1
+        newest, others = pending, end
+        if newest is None and end and row.units[end - 1].place >= start:
+            newest, others = row.units[end - 1], end - 1
+        return _Stretch((start, continuing), first, end, pending, (full, short, tokens, turns), newest, others)
+
+    def _units(self, stretch: _Stretch) -> Sequence[_Unit]:
+        units = self._all.units[stretch.first : stretch.end]
+        return units if stretch.pending is None else [*units, stretch.pending]
 
     def _shortened(self, full: int, tokens: int, turns: int, excess: int, units: Sequence[_Unit], key: tuple[int, ...]) -> Fit:
         count = 0
@@ -125,15 +175,10 @@ class Ledger:
                     excess, full, tokens, count = excess - chars, full - chars, tokens - saved, count + 1
         return Fit(full, tokens, turns, shortened=count, key=(*key, count))
 
-    def _kept(self, index: int, scope: Scope, room: int, available: int, reserve: int, returning: int | None, continuing: int | None, turns: int) -> Fit:
-        newest, stretches = self._order(index, scope, returning, continuing)
-        if newest is None:
-            return Fit()
-        if newest.short > room:
-            return self._without_rounds(index, scope, available, reserve, returning, continuing, turns)
-        room -= newest.short
+    def _kept(self, newest: _Unit, returning: int, room: int, turns: int) -> Fit:
+        """Stretches in their order, each given up from its oldest on, the last stretch first."""
         chars, tokens, sent, cut, key = newest.short, newest.short_tokens, newest.turns, _cut(newest), [newest.place]
-        for row, first, end in stretches:
+        for row, first, end in self._order(newest.place, returning):
             begin = row.newest_within(first, end, room)
             before, after = row.sums[begin], row.sums[end]
             short = after[1] - before[1]
@@ -143,21 +188,11 @@ class Ledger:
                 break
         return Fit(chars, tokens, sent, dropped=turns - sent, shortened=cut, key=tuple(key))
 
-    def _order(self, index: int, scope: Scope, returning: int | None, continuing: int | None) -> tuple[_Unit | None, Sequence[tuple[_Row, int, int]]]:
-        """The newest unit, then stretches of the others, each given up from its oldest on, the last stretch first."""
-        end = len(self._all.units)
-        pending = None if continuing is None else self._pending_unit(continuing)
-        if end and (pending is None or self._all.places[-1] == continuing):
-            end -= 1
-        newest = pending or (self._all.units[end] if len(self._all.units) > end else None)
-        if newest is None or (pending is None and newest.place < scope.start):
-            return None, ()
-        if returning is None:
-            return newest, [(self._all, self._all.at(scope.start), end)]
-        place, escalation, primary = newest.place, self._escalation, self._primary
-        middle = primary.at(returning)
-        end = primary.at(place)
-        return newest, [(escalation, 0, escalation.at(place)), (primary, 0, min(middle, end)), (primary, middle, max(middle, end))]
+    def _order(self, newest: int, returning: int) -> Sequence[tuple[_Row, int, int]]:
+        """In `returning`: what escalation agents did, then the turns before the boundary, then those after it."""
+        escalation, primary = self._escalation, self._primary
+        middle, end = primary.at(returning), primary.at(newest)
+        return [(escalation, 0, escalation.at(newest)), (primary, 0, min(middle, end)), (primary, middle, max(middle, end))]
 
     def _without_rounds(self, index: int, scope: Scope, available: int, reserve: int, returning: int | None, continuing: int | None, turns: int) -> Fit:
         """The newest turn alone is too large: as it is fitted in earnest."""
@@ -184,7 +219,7 @@ class Ledger:
             if turn.outcome in TOLD:
                 self._add(turn)
         self._log.at(index)
-        self._reached = index
+        self._reached, self._stretch = index, None
 
     def _add(self, turn: Turn) -> None:
         unit = Unit((turn,)) if turn.continues is None else next(keep_order(self._log.at(turn.index + 1), Scope("all", turn.index)))

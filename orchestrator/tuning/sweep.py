@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from operator import add
+from operator import add, sub
 from typing import NamedTuple, cast
 
 from orchestrator.percepts import Percept
@@ -61,12 +61,10 @@ class Sums:
         row[0] += 1
         row[_FIRST:_LAST] = map(add, row[_FIRST:_LAST], _counted(sent))
 
-    def change(self, agent: str, base: Sent, other: Sent) -> None:
-        """One turn that is another than it was."""
+    def change(self, agent: str, difference: Sequence[int]) -> None:
+        """One turn that is another than it was, by what all its figures differ by."""
         row = self.row(agent)
-        row[_FIRST:_LAST] = [figure + after - before for figure, before, after in zip(row[_FIRST:_LAST], _counted(base), _counted(other), strict=True)]
-        row[-2] += other.chosen.mode is not base.chosen.mode
-        row[-1] += other.key != base.key
+        row[:] = map(add, row, difference)
 
     def row(self, agent: str) -> list[int]:
         return self.by_agent.setdefault(agent, [0] * len(FIGURES))
@@ -87,6 +85,11 @@ class Sums:
             else:
                 unknown += figures[0]
         return (sum(known) if known else None), unknown
+
+
+def _difference(base: Sent, other: Sent) -> Sequence[int]:
+    """Of one turn, in the order of `FIGURES`."""
+    return 0, *map(sub, _counted(other), _counted(base)), other.chosen.mode is not base.chosen.mode, other.key != base.key
 
 
 def _counted(sent: Sent) -> tuple[int, ...]:
@@ -162,11 +165,16 @@ def replay(pasts: Iterable[Past], task: Task, templates: Templates, percepts: Ma
     """All of them, in this process."""
     outcome, script = Outcome(len(task.variants)), Script(templates)
     for past in pasts:
-        outcome.sessions += 1
-        for done in Replay(past, task.variants, task.readers, script, percepts).turns():
-            if task.means(done.past.turn):
-                _count(outcome, past.session.id, done)
+        replay_into(outcome, past, task, script, percepts)
     return outcome
+
+
+def replay_into(outcome: Outcome, past: Past, task: Task, script: Script, percepts: Mapping[str, Percept]) -> None:
+    """One more session."""
+    outcome.sessions += 1
+    for done in Replay(past, task.variants, task.readers, script, percepts).turns():
+        if task.means(done.past.turn):
+            _count(outcome, past.session.id, done)
 
 
 def _count(outcome: Outcome, session: str, done: Replayed) -> None:
@@ -181,8 +189,11 @@ def _count(outcome: Outcome, session: str, done: Replayed) -> None:
     base = done.base
     _test(outcome, session, turn, base, done.past.receipt.report.budget.tokens_estimate)
     outcome.base.add(turn.agent, base)
+    differences: dict[int, Sequence[int]] = {}
     for place, other in done.others.items():
-        outcome.changes[place].change(turn.agent, base, other)
+        if (difference := differences.get(id(other))) is None:
+            difference = differences[id(other)] = _difference(base, other)
+        outcome.changes[place].change(turn.agent, difference)
 
 
 def _test(outcome: Outcome, session: str, turn: Turn, base: Sent, recorded: int) -> None:

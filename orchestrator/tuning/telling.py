@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from orchestrator.context.delivery import context_block, system_text
 from orchestrator.context.digest import Teller, activity_turns, digest, prior_turns
-from orchestrator.context.orientation import NOT_SHOWN_CHARS, Situation, orientation
+from orchestrator.context.orientation import NOT_SHOWN_CHARS, Blocks, Situation, orientation
 from orchestrator.history.budget import PART_OVERHEAD
 from orchestrator.memory.inject import format_percepts, format_tool_percepts
 from orchestrator.percepts import Percept
@@ -20,6 +21,19 @@ _ENOUGH = 80
 """A digest with this much room to spare is the same with any larger limit."""
 
 
+class Excerpt(NamedTuple):
+    """A digest, and the least limit that is known to give the same; `None` where it is cut short."""
+
+    text: str
+    enough: int | None
+
+
+NOTHING = Excerpt("", None)
+"""What a limit of 0 gives."""
+NO_DIGEST = Excerpt("", 0)
+"""Where none is told, whatever the limit."""
+
+
 class Digests:
     """The digests of one session's turns. Each turn is told once in each of its two forms, whatever the limits."""
 
@@ -27,25 +41,25 @@ class Digests:
         self._log = log
         self._tellers = {sent: Teller(log, nonce, lambda _index, sent=sent: sent) for sent in (True, False)}  # type: ignore[misc]  # a default is no parameter
         self._entries: dict[tuple[int, bool], str] = {}
-        self._whole: dict[tuple[object, ...], tuple[str, int]] = {}
-        self._cut: dict[tuple[object, ...], str] = {}
+        self._whole: dict[tuple[object, ...], Excerpt] = {}
+        self._cut: dict[tuple[object, ...], Excerpt] = {}
 
-    def activity(self, boundary: int, start: int | None, limit: int | None) -> str:
+    def activity(self, boundary: int, start: int | None, limit: int | None) -> Excerpt:
         """`primary_activity` as the log stands; turns from `start` on are sent as messages, too."""
         return self._told(("activity", boundary), lambda: activity_turns(self._log, boundary), start, limit)
 
-    def prior(self, start: int | None, limit: int | None) -> str:
+    def prior(self, start: int | None, limit: int | None) -> Excerpt:
         return self._told(("prior",), lambda: prior_turns(self._log), start, limit)
 
-    def since(self, first: int, limit: int | None) -> str:
+    def since(self, first: int, limit: int | None) -> Excerpt:
         return self._told(("since", first), lambda: self._log.newest_first(role=Role.ESCALATION, start=first), None, limit)
 
-    def _told(self, what: tuple[object, ...], turns: Callable[[], Iterable[Turn]], start: int | None, limit: int | None) -> str:
+    def _told(self, what: tuple[object, ...], turns: Callable[[], Iterable[Turn]], start: int | None, limit: int | None) -> Excerpt:
         if limit is not None and limit <= 0:
-            return ""
+            return NOTHING
         key = (*what, start, self._log.next_index)
-        if (known := self._whole.get(key)) is not None and (limit is None or limit >= known[1]):
-            return known[0]
+        if (known := self._whole.get(key)) is not None and (limit is None or known.enough is None or limit >= known.enough):
+            return known
         if (cut_short := self._cut.get((key, limit))) is not None:
             return cut_short
         cut = False
@@ -58,10 +72,10 @@ class Digests:
 
         text = digest(turns(), entry, limit)
         if not cut and (limit is None or limit - len(text) > 2 * _ENOUGH):
-            self._whole[key] = text, len(text) + 2 * _ENOUGH
+            self._whole[key] = told = Excerpt(text, len(text) + 2 * _ENOUGH)
         else:
-            self._cut[key, limit] = text
-        return text
+            self._cut[key, limit] = told = Excerpt(text, None)
+        return told
 
     def _entry(self, turn: Turn, room: int, *, sent: bool) -> tuple[str, bool]:
         key = (turn.index, sent)
@@ -86,9 +100,14 @@ class Script:
         self._frames: dict[tuple[str, bool, bool, bool], int] = {}
         self._lines: dict[tuple[int, int], str] = {}
         self._needs: dict[tuple[object, ...], str] = {}
+        self._blocks: Blocks = {}
 
     def orientation(self, situation: Situation) -> str:
-        return orientation(self._templates, situation)
+        return orientation(self._templates, situation, written=self._blocks)
+
+    def forget(self) -> None:
+        """The blocks of the turn before."""
+        self._blocks.clear()
 
     def primary(self, key: tuple[object, ...], situation: Callable[[], Situation]) -> str:
         """The orientation of a primary that is told of its need alone: of few different texts, each written once."""

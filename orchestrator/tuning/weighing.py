@@ -23,7 +23,7 @@ from orchestrator.settings.limits import Limits
 from orchestrator.tuning.cases import Case, Chosen, Conversation, Sent, ToldNeed
 from orchestrator.tuning.facts import Facts, Told
 from orchestrator.tuning.sizes import Fit, Ledger
-from orchestrator.tuning.telling import Digests, Script
+from orchestrator.tuning.telling import NO_DIGEST, NOTHING, Digests, Excerpt, Script
 
 _OVERHEAD = " " * PART_OVERHEAD
 _ALL = Scope("all")
@@ -67,7 +67,9 @@ class Weighing:
         self._start = None if self._scope.name == "none" else self._scope.start
         self._lost = case.receipt.conversation_lost or any(reason.rule in LOST for reason in self._reasons)
         self._facts = desk.facts.choose(case, limits, goes_on if self._mode is not Mode.RETURNING else None)
-        self._activity = self._prior = ""
+        self._activity = self._prior = NOTHING
+        self.enough: tuple[int, int] | None = None
+        """The least budget and the least limit of digests that send the same, where nothing is cut short or left out."""
 
     def sent(self) -> Sent:
         rules = tuple([reason.rule for reason in self._reasons])
@@ -98,8 +100,8 @@ class Weighing:
             case.turn.index,
             system,
             tokens,
-            self._activity,
-            self._prior,
+            self._activity.text,
+            self._prior.text,
             told,
             held + self._context_tokens + case.prompt_tokens + case.steps_tokens,
         )
@@ -121,7 +123,13 @@ class Weighing:
             line = reserve
         if limit is not None and total > limit:
             raise _Refused
+        self._note_enough(total, fit)
         return told, fit
+
+    def _note_enough(self, total: int, fit: Fit) -> None:
+        case, activity, prior = self._case, self._activity.enough, self._prior.enough
+        if activity is not None and prior is not None and case.asking is None and not case.ratio.measured and not (fit.dropped or fit.shortened or fit.rounds):
+            self.enough = total, max(activity, prior)
 
     def _shrunk(self, digests: int | None, room: int | None) -> tuple[int | None, str]:
         told = self._orientation(digests)
@@ -170,16 +178,17 @@ class Weighing:
         case = self._case
         self._activity = self._desk.digests.activity(self._away_since, self._start, digests)
         self._prior = self._told_prior(digests)
-        key = (self._mode, self._need, self._activity, self._prior, None if case.asking is None else digests, self._goes_on, self._lost)
+        activity, prior = self._activity.text, self._prior.text
+        key = (self._mode, self._need, activity, prior, None if case.asking is None else digests, self._goes_on, self._lost)
         if key not in case.texts:
-            case.texts[key] = self._desk.script.orientation(self._situation(self._activity, self._prior, digests))
+            case.texts[key] = self._desk.script.orientation(self._situation(activity, prior, digests))
         told = case.texts[key]
         return self._desk.script.with_line(told, not_shown, rounds) if not_shown or rounds else told
 
-    def _told_prior(self, digests: int | None) -> str:
+    def _told_prior(self, digests: int | None) -> Excerpt:
         if self._mode is None:
             return self._desk.digests.since(self._away_since, digests)
-        return self._desk.digests.prior(self._start, digests) if self._mode in _FULL else ""
+        return self._desk.digests.prior(self._start, digests) if self._mode in _FULL else NO_DIGEST
 
     @property
     def _away_since(self) -> int:
@@ -239,12 +248,14 @@ class Weighing:
     def _own_tokens(self, told: str) -> tuple[int, int, int, int]:
         """Static text that is new, the system text where it is sent again, the orientation, the facts."""
         system, context = self._own_texts(told)
-        orientation, percepts = estimate_tokens(told), self._facts.tokens
+        plain, wide = _letters(told)
+        orientation, percepts = math.ceil(plain / CHARS_PER_TOKEN + wide), self._facts.tokens
         if self._goes_on is None:
-            self._system, self._system_tokens = system, _tokens_with(system, told) + self._case.reader.wide_tokens
+            self._system = system
+            self._system_tokens = math.ceil((system - len(told) + plain) / CHARS_PER_TOKEN + wide) + self._case.reader.wide_tokens
             self._context_tokens = math.ceil(context / CHARS_PER_TOKEN)
             return max(0, self._system_tokens + self._context_tokens - orientation - percepts), 0, orientation, percepts
-        self._context_tokens = _tokens_with(context, told)
+        self._context_tokens = math.ceil((context - len(told) + plain) / CHARS_PER_TOKEN + wide)
         return max(0, self._context_tokens - orientation - percepts), self._goes_on.system_tokens, orientation, percepts
 
 
@@ -252,14 +263,13 @@ def _delivered(state: Conversation) -> dict[str, str]:
     return {"primary_activity": mark_of(state.activity), "prior_escalation": mark_of(state.prior)}
 
 
-def _tokens_with(chars: int, told: str) -> int:
-    """Tokens of a text with so many characters, all of them ASCII but those of a text that stands in it."""
-    if told.isascii():
-        return math.ceil(chars / CHARS_PER_TOKEN)
-    data = told.encode("utf-8", "surrogatepass")
+def _letters(text: str) -> tuple[int, int]:
+    """How many ASCII characters it has, and the UTF-8 bytes of the others: what its tokens are estimated by."""
+    if text.isascii():
+        return len(text), 0
+    data = text.encode("utf-8", "surrogatepass")
     plain = len(data.decode("ascii", "ignore"))
-    wide = len(data) - plain
-    return math.ceil((chars - len(told) + plain) / CHARS_PER_TOKEN + wide)
+    return plain, len(data) - plain
 
 
 class PrimaryWeighing:
@@ -317,8 +327,10 @@ def _primary_situation(case: Case, need: ToldNeed) -> Situation:
 
 def _sent(desk: Desk, case: Case, chosen: Chosen, told: str, facts: Told, fit: Fit) -> Sent:
     """The figures of an agent without a conversation of its own."""
-    parts = case.receipt.report.budget.parts
-    static = math.ceil(parts["system"] / CHARS_PER_TOKEN) + case.reader.wide_tokens + _tool_tokens(parts["tools"])
+    static = case.static_tokens
+    if static is None:
+        parts = case.receipt.report.budget.parts
+        static = case.static_tokens = math.ceil(parts["system"] / CHARS_PER_TOKEN) + case.reader.wide_tokens + _tool_tokens(parts["tools"])
     orientation = estimate_tokens(told + _OVERHEAD) if told.strip() else 0
     first, again = (0, static) if case.repeats_static else (static, 0)
     return _figures(desk, case, chosen, (first, orientation, facts.tokens, case.prompt_tokens, fit.tokens, again), facts, fit, key=(told, facts.ids, fit.key))

@@ -5,24 +5,27 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
 from orchestrator.clock import SystemClock
 from orchestrator.percepts import Percept
+from orchestrator.receipts import from_stored_text
 from orchestrator.session import Turn, TurnLog
 from orchestrator.store import Store
 from orchestrator.store.sqlite import open_store
 from orchestrator.templates import Override, Templates
 from orchestrator.tuning.past import Past, past_of
-from orchestrator.tuning.sweep import Outcome, Task, replay
+from orchestrator.tuning.sweep import Outcome, Task, replay_into
+from orchestrator.tuning.telling import Script
 
 FEW_TURNS = 8_000
 """So many take about as long as starting processes does."""
-_CHUNK_TURNS = 4_000
+_LEAST_TURNS = 2_000
+"""For less than that, nothing is handed to another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +34,34 @@ class Job:
 
     data: Path
     task: Task
-    overrides: tuple[Override, ...] = ()
+    overrides: Mapping[str, tuple[Override, ...]] = field(default_factory=dict)
+    """Of templates, by the workspace of the session."""
 
 
-def replay_stored(job: Job, store: Store, sessions: Sequence[tuple[str, int]], *, processes: int | None = None, few: int = FEW_TURNS) -> Outcome:
-    """The sessions, each given by its id and its number of turns; `few` turns are left to this process, whose open store `store` is."""
+def replay_stored(
+    job: Job,
+    store: Store,
+    sessions: Sequence[tuple[str, int]],
+    *,
+    processes: int | None = None,
+    few: int = FEW_TURNS,
+    heard: Callable[[int], object] = lambda _: None,
+) -> Outcome:
+    """The sessions, each given by its id and its number of turns; `few` turns are left to this process, whose open store `store` is.
+
+    `heard` is told how many turns are done whenever other processes have done some.
+    """
     workers = min(len(sessions), processes or _processors())
     if workers < 2 or sum(turns for _, turns in sessions) < few:
         return _replayed(job, store, [identity for identity, _ in sessions])
-    outcome = Outcome(len(job.task.variants))
+    outcome, done, chunks = Outcome(len(job.task.variants)), 0, _chunks(sessions, workers)
     # Started anew, not forked: this process may have threads, and has the store open.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
-        for part in pool.map(_in_worker, ((job, chunk) for chunk in _chunks(sessions))):
+        parts = pool.map(_in_worker, [(job, [identity for identity, _ in chunk]) for chunk in chunks])
+        for chunk, part in zip(chunks, parts, strict=True):
             outcome.merge(part)
+            done += sum(turns for _, turns in chunk)
+            heard(done)
     return outcome
 
 
@@ -57,18 +75,18 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _chunks(sessions: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
-    """The longest first, so that no process is left with a long one at the end; small ones together."""
-    chunk: list[str] = []
+def _chunks(sessions: Sequence[tuple[str, int]], workers: int) -> list[list[tuple[str, int]]]:
+    """The longest sessions first, and ever fewer at a time, so that all processes end at about the same time."""
+    left = sum(turns for _, turns in sessions)
+    chunks: list[list[tuple[str, int]]] = [[]]
     size = 0
-    for identity, turns in sorted(sessions, key=lambda item: -item[1]):
-        chunk.append(identity)
-        size += turns
-        if size >= _CHUNK_TURNS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+    for session in sorted(sessions, key=lambda item: -item[1]):
+        if size >= max(_LEAST_TURNS, left // (4 * workers)):
+            chunks.append([])
+            left, size = left - size, 0
+        chunks[-1].append(session)
+        size += session[1]
+    return chunks
 
 
 def _begin() -> None:
@@ -88,13 +106,20 @@ def _in_worker(work: tuple[Job, list[str]]) -> Outcome:
 
 
 def _replayed(job: Job, store: Store, identities: Sequence[str]) -> Outcome:
-    return replay(_pasts(store, identities), job.task, Templates(job.overrides), known_percepts(store))
+    outcome, percepts = Outcome(len(job.task.variants)), known_percepts(store)
+    scripts: dict[tuple[Override, ...], Script] = {}
+    for past in _pasts(store, identities):
+        overrides = job.overrides.get(past.session.workspace, ())
+        if overrides not in scripts:
+            scripts[overrides] = Script(Templates(overrides))
+        replay_into(outcome, past, job.task, scripts[overrides], percepts)
+    return outcome
 
 
 def _pasts(store: Store, identities: Sequence[str]) -> Iterator[Past]:
     for identity in identities:
         with store.snapshot():
-            yield past_of(store.find(identity, ""), _all_turns(store.log(identity)), store.receipts(identity))
+            yield past_of(store.find(identity, ""), _all_turns(store.log(identity)), store.receipts_by(identity, from_stored_text))
 
 
 def _all_turns(log: TurnLog) -> list[Turn]:

@@ -12,12 +12,15 @@ from datetime import timedelta
 
 import pytest
 
+from orchestrator.asking import Asking
+from orchestrator.broker import Waiting
 from orchestrator.clock import parse_time
+from orchestrator.continuing import due_questions
 from orchestrator.documents.question import question_document, question_object
 from orchestrator.errors import AnswerInvalid, NotFound, QuestionClosed, StoreError
 from orchestrator.messages import well_formed
 from orchestrator.providers import Answer, Cancel, Question
-from orchestrator.questions import QuestionState
+from orchestrator.questions import QuestionState, StoredQuestion
 from orchestrator.store import schema
 
 from .conftest import COLOUR, RED, START, YES, Desk, exp, how, lt
@@ -425,6 +428,19 @@ def test_what_is_answered_too_late_is_kept_and_told_once(desk: Desk) -> None:
 
     assert "--continue" in (refused.value.hint or "")
     assert (how(kept), [late.answer for late in kept.late], kept.told) == (("expired", "cancel", "expiry"), [RED], False)
+
+
+def test_what_a_human_was_typing_when_it_expired_is_gone_on_with_though_the_agent_knows_of_the_end(desk: Desk) -> None:
+    def human(waiting: Waiting) -> StoredQuestion:
+        ended = waiting.until_it_ends()
+        assert how(ended) == ("expired", "cancel", "expiry")
+        return waiting.answer(RED)
+
+    asking = Asking(desk.broker, Cancel(), human=human, waits=False, watch=lambda _: None)
+    told = asking(Question("Colour?", mode="form", schema=COLOUR, session="s1", turn=0, agent="strong", durable=True))
+
+    (due,) = due_questions(desk.broker, "s1")
+    assert (told.action, told.by, [late.answer for late in due.late]) == ("cancel", "expiry", [RED])
 
 
 def test_a_late_no_is_not_kept(desk: Desk) -> None:

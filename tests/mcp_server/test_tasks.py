@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Literal
 
 import mcp_types as types
@@ -14,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 
 from orchestrator.providers import Answer
 from orchestrator.session import Outcome
+from orchestrator.store import Claim
 from orchestrator.testing.fake_provider import UNTIL_CANCELLED, Step, says
 
 from .conftest import ASKS, LEGACY, MODERN, Home, drive, text, until
@@ -307,6 +309,28 @@ def test_a_key_that_stands_for_another_escalation_is_refused(home: Home) -> None
 
     assert result.is_error
     assert "stands for another escalation" in text(result)
+
+
+@pytest.mark.parametrize("prompt", ["go", "something else"])
+def test_a_key_of_which_no_turn_came_is_free_again(home: Home, prompt: str) -> None:
+    home.config = f"session_wait = '0s'\n{home.config}"
+    home.strong.will(says("Done."))
+    session = home.calls.session_of(None).id
+    claim = home.calls.store.claim(session, "another process", timedelta(hours=1))
+    assert isinstance(claim, Claim)
+
+    async def work() -> list[types.CallToolResult]:
+        async with home.client() as client:
+            refused = await client.call_tool("escalate", {"prompt": "go", "idempotency_key": "k"})
+            home.calls.store.release(claim)
+            return [refused, *[await client.call_tool("escalate", {"prompt": prompt, "idempotency_key": "k"}) for _ in range(2)]]
+
+    refused, done, again = drive(work())
+
+    assert refused.is_error
+    assert "in use" in text(refused)
+    assert [text(done), text(again)] == ["Done."] * 2
+    assert len(home.strong.requests) == 1
 
 
 def test_one_of_two_that_wait_can_go_and_the_last_takes_the_turn_along(home: Home) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from orchestrator.memory.inject import Chosen, choose, format_percepts, format_tool_percepts
-from orchestrator.percepts import Percept, statement_key
+from orchestrator.percepts import Percept, Trust, statement_key
 from orchestrator.session import Role
 from orchestrator.settings.limits import Limits
 
@@ -112,6 +112,23 @@ def test_every_percept_is_told_or_withheld_once_and_the_limits_hold(percepts: li
     assert count is None or len(choice.sent) <= count
     assert size is None or len(fact_lines(choice.sent).encode()) <= size
     assert choice == chosen(*reversed(percepts), limits=Limits(percept_inject_max=count, percept_inject_max_bytes=size))
+
+
+@pytest.mark.parametrize(
+    ("longer", "shorter", "told"), [("tool_output", "user", "ls"), ("agent", "user", "ls"), ("tool_output", "agent", "ls"), ("user", "agent", "l")]
+)
+def test_whoever_is_trusted_less_hides_nothing_by_extending_it(longer: Trust, shorter: Trust, told: str) -> None:
+    short, long = percept("s", "never deploy on Fridays", trust=shorter), percept("l", "never deploy on Fridays but with key 7", trust=longer)
+
+    assert sorted(ids(chosen(short, long, extends={("l", "s")}))) == sorted(told)
+    assert sorted(ids(chosen(short, long, extends={("l", "s")}, relevance={"s": 1.0, "l": 2.0}))) == sorted(told)
+
+
+def test_whoever_is_trusted_less_hides_nothing_by_saying_the_same_first() -> None:
+    read, stated = percept("a", "use tabs", trust="tool_output", weight=100), percept("b", "Use tabs!", weight=50)
+
+    assert "Use tabs!" in format_percepts(chosen(read, stated).sent)
+    assert ids(chosen(percept("a", "use tabs", weight=100), percept("b", "Use tabs!", weight=50, trust="agent"))) == ["a"]
 
 
 def test_of_two_where_one_extends_the_other_only_the_longer_is_told_in_the_place_of_the_better() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
@@ -101,6 +102,85 @@ def test_a_client_that_repeats_what_was_said_goes_on_in_the_same_session(home: H
 
     assert first.headers["escalera-session"] == second.headers["escalera-session"] != other.headers["escalera-session"]
     assert home.service.store.log(first.headers["escalera-session"]).next_index == 2
+
+
+def said(*texts: str) -> Any:
+    """Messages of the user's and the agent's by turns."""
+    return [{"role": "assistant" if place % 2 else "user", "content": text} for place, text in enumerate(texts)]
+
+
+def told_last(home: Home) -> list[str]:
+    """What the agent was told of the talk, the last time."""
+    return texts_sent(home.local.requests[-1])
+
+
+def test_two_chats_that_begin_alike_never_hear_of_each_other(home: Home, client: openai.OpenAI) -> None:
+    home.local.will(says("Hello."), says("Hello."), says("Noted."), says("Nothing."), says("Still nothing."))
+    create = client.chat.completions.with_raw_response.create
+    for _ in range(2):
+        create(model="escalera", messages=HI)
+
+    first = create(model="escalera", messages=said("Hi", "Hello.", "My salary is 12345"))
+    second = create(model="escalera", messages=said("Hi", "Hello.", "What do you know of me?"))
+    assert told_last(home) == ["Hi", "Hello.", "What do you know of me?"]
+    third = create(model="escalera", messages=said("Hi", "Hello.", "What do you know of me?", "Nothing.", "Sure?"))
+
+    assert told_last(home) == ["Hi", "Hello.", "What do you know of me?", "Nothing.", "Sure?"]
+    assert first.headers["escalera-session"] != second.headers["escalera-session"] == third.headers["escalera-session"]
+
+
+def test_an_answer_asked_for_again_and_a_prompt_that_is_edited_are_not_told_what_they_replace(home: Home, client: openai.OpenAI) -> None:
+    home.local.will(says("One."), [RateLimited("slowly", retry_after=900)], says("Two."), says("Another two."), says("Edited."))
+    create = client.chat.completions.create
+    create(model="escalera", messages=HI)
+    with pytest.raises(openai.RateLimitError):
+        create(model="escalera", messages=said("Hi", "One.", "And?"))
+
+    for _ in range(2):
+        create(model="escalera", messages=said("Hi", "One.", "And?"))
+        assert told_last(home) == ["Hi", "One.", "And?"]
+    create(model="escalera", messages=said("Hi", "One.", "Or?"))
+
+    assert told_last(home) == ["Hi", "One.", "Or?"]
+
+
+def test_branches_at_the_same_time_do_not_share_a_session(home: Home, client: openai.OpenAI) -> None:
+    both = threading.Barrier(2, timeout=10)
+    home.local.will(says("One."), [both.wait, *says("Left.")], [both.wait, *says("Right.")])
+    client.chat.completions.create(model="escalera", messages=HI)
+
+    with ThreadPoolExecutor() as pool:
+        asked = [
+            pool.submit(client.chat.completions.with_raw_response.create, model="escalera", messages=said("Hi", "One.", side)) for side in ("left", "right")
+        ]
+        answers = [one.result() for one in asked]
+
+    assert len({answer.headers["escalera-session"] for answer in answers}) == 2
+    assert sorted(texts_sent(request) for request in home.local.requests[1:]) == [["Hi", "One.", "left"], ["Hi", "One.", "right"]]
+
+
+def test_a_session_that_was_named_is_gone_on_with_by_its_name_alone(home: Home, client: openai.OpenAI) -> None:
+    home.local.will(says("Noted."), says("Hello."), says("Nothing."))
+    create = client.chat.completions.create
+    create(model="escalera", messages=said("My salary is 12345"), user="ann")
+    create(model="escalera", messages=HI, user="ann")
+
+    create(model="escalera", messages=said("Hi", "Hello.", "What do you know of me?"))
+
+    assert told_last(home) == ["Hi", "Hello.", "What do you know of me?"]
+
+
+def test_a_branch_takes_no_need_of_the_other_with_it(home: Home, client: openai.OpenAI) -> None:
+    home.local.will(says("One."), says("Two."), says("Other."))
+    create = client.chat.completions.with_raw_response.create
+    create(model="escalera", messages=HI)
+    left = create(model="escalera", messages=said("Hi", "One.", "left")).headers["escalera-session"]
+    home.request("PUT", f"/v1/sessions/{left}/need", {"text": "Earn more"})
+
+    right = create(model="escalera", messages=said("Hi", "One.", "right")).headers["escalera-session"]
+
+    assert "Earn more" not in "".join(texts_sent(home.local.requests[-1]))
+    assert home.get(f"/v1/sessions/{right}/need").json()["text"] is None
 
 
 def test_what_was_said_elsewhere_is_taken_in(home: Home, client: openai.OpenAI) -> None:
@@ -317,6 +397,17 @@ def test_a_response_is_a_turn_and_the_next_one_goes_on_from_it(home: Home, clien
     assert [sorted(summary.turns for summary in home.service.store.list(None))] == [[2, 2]], "the third began a copy that ends with the first"
     with pytest.raises(openai.NotFoundError):
         client.responses.create(model="escalera", input="?", previous_response_id="resp_nobody_0")
+
+
+def test_a_response_that_was_handed_over_is_gone_on_from_behind_both_of_its_turns(home: Home, client: openai.OpenAI) -> None:
+    home.local.will(calls(ToolCall("c", "escalate", {"reason": "too hard"})), says("Left."), says("Right."))
+    home.strong.will(says("Solved."))
+    first = client.responses.create(model="escalera", input="Hard one")
+
+    for side in ("left", "right"):
+        client.responses.create(model="escalera/local", input=side, previous_response_id=first.id)
+        assert "Solved." in "".join(told_last(home))
+    assert "left" not in told_last(home)
 
 
 def test_a_response_is_streamed_in_its_own_events(home: Home, client: openai.OpenAI) -> None:

@@ -46,6 +46,22 @@ def test_a_session_is_begun_named_shown_forked_and_dropped(home: Home) -> None:
     assert home.get(f"/v1/sessions/{copy['id']}").status_code == 404
 
 
+def test_a_name_that_is_taken_is_the_clients_mistake_whatever_would_take_it(home: Home) -> None:
+    session = home.begin("mine")
+    home.begin("ours")
+    document = home.get("/v1/sessions/mine").json()
+
+    answers = [
+        home.post("/v1/sessions/ours/fork", {"name": "mine"}),
+        home.post("/v1/sessions/import", {**document, "id": "another"}),
+        home.request("PATCH", "/v1/sessions/ours", {"name": "mine"}),
+    ]
+
+    assert [(answer.status_code, answer.json()["title"]) for answer in answers] == [(400, "UsageError")] * 3
+    assert all(session.id[:8] in answer.json()["detail"] for answer in answers)
+    assert len(home.service.store.list(None)) == 2
+
+
 def test_a_session_document_is_taken_in_and_found_by_its_words(home: Home) -> None:
     made = home.post("/v1/sessions/import", {"turns": [{"role": "primary", "prompt": "Where is the zebra?", "answer": "In the zoo."}]})
     identity = fits("session-ref", made, 201)["id"]

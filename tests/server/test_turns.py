@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from httpx_sse import connect_sse
 from orchestrator.errors import AuthFailed
 from orchestrator.messages import ToolCall, Usage
 from orchestrator.providers import MessageDone, Question, TextDelta
+from orchestrator.server.service import KEPT_RUNS
+from orchestrator.server.shelf import Shelf
+from orchestrator.store import Claim
 from orchestrator.testing.fake_provider import UNTIL_CANCELLED, calls, says
 
 from .conftest import START, Home, events, kinds
@@ -169,6 +173,87 @@ def test_the_same_key_again_is_the_same_turn(home: Home) -> None:
 
     assert answers[0] == answers[1] == answers[2]
     assert len(home.local.requests) == 1
+
+
+@pytest.mark.parametrize("prompt", ["pay", "something else"])
+def test_a_key_of_which_no_turn_came_is_free_again(home: Home, prompt: str) -> None:
+    home.config = f"session_wait = '0s'\n{home.config}"
+    home.local.will(says("Done."))
+    path, key = turns_of(home), {"idempotency-key": "k1"}
+    session = path.split("/")[3]
+    claim = home.service.store.claim(session, "another process", timedelta(hours=1))
+    assert isinstance(claim, Claim)
+
+    refused = home.post(path, {"prompt": "pay"}, headers=key)
+    home.service.store.release(claim)
+    done = home.post(path, {"prompt": prompt}, headers=key)
+
+    assert (refused.status_code, refused.json()["title"]) == (409, "SessionInUse")
+    assert (done.status_code, done.json()["answer"]) == (200, "Done.")
+
+
+def test_a_key_stands_for_one_body_however_it_is_answered(home: Home) -> None:
+    home.local.will(says("Once."))
+    path, key = turns_of(home), {"idempotency-key": "k1", "content-type": "application/json"}
+    home.request("POST", path, content=rb'{"prompt": "half a letter: \ud800"}', headers=key)
+
+    other = home.post(path, {"prompt": "something else"}, headers=key)
+    streamed = home.request("POST", path, content=rb'{"stream": true, "prompt": "half a letter: \ud800"}', headers=key)
+
+    assert (other.status_code, other.json()["title"], "a key of its own" in other.json()["error"]["hint"]) == (422, "KeyTaken", True)
+    assert kinds(events(streamed.text))[-1] == "turn"
+    assert len(home.local.requests) == 1
+
+
+def test_a_key_is_known_before_it_is_looked_what_there_is_to_go_on_with(home: Home) -> None:
+    home.local.will([Question("Which colour?", durable=True), *says("I asked.")], says("Blue then."))
+    path = turns_of(home)
+    first = home.post(path, {"prompt": "paint"}).json()
+    home.post(f"/v1/questions/{first['open_questions'][0]}/answer", {"action": "accept"})
+
+    answers = [home.post(path, {"continue": True}, headers={"idempotency-key": "k1"}) for _ in range(2)]
+
+    assert [answer.json()["answer"] for answer in answers] == ["Blue then."] * 2
+
+
+def test_a_turn_that_runs_is_not_forgotten_for_others_that_come_or_come_to_nothing(home: Home) -> None:
+    home.config = f"session_wait = '0s'\n{home.config}"
+    home.local.will([Question("May I?"), *says("Done.")])
+    path, key = turns_of(home), {"idempotency-key": "k1"}
+    waiting = fits_waiting(home.post(path, {"prompt": "go", "wait_questions": True}, headers=key))
+
+    others = [home.post(path, {"prompt": "and"}).status_code for _ in range(6)]
+    again = home.post(path, {"prompt": "go", "wait_questions": True}, headers=key)
+    done = home.post(f"{path}/0/continue", {"continuation": waiting["continuation"]["token"], "action": "accept"})
+
+    assert (others, again.status_code) == ([409] * 6, 202)
+    assert (done.status_code, done.json()["answer"]) == (200, "Done.")
+    assert kinds(events(home.get(f"{path}/0/events").text))[-1] == "turn"
+    assert len(home.service.served(path.split("/")[3]).runs) == 1
+
+
+def test_of_turns_that_have_ended_the_last_ones_are_held_with_their_keys_and_events(home: Home) -> None:
+    home.local.will(*[says(f"a{number}") for number in range(KEPT_RUNS + 2)])
+    path = turns_of(home)
+    for number in range(KEPT_RUNS + 1):
+        home.post(path, {"prompt": "?"}, headers={"idempotency-key": f"k{number}"})
+
+    assert home.get(f"{path}/0/events").status_code == 410
+    assert home.get(f"{path}/1/events").status_code == 200
+    assert home.post(path, {"prompt": "?"}, headers={"idempotency-key": "k1"}).json()["turn"] == 1
+    assert home.post(path, {"prompt": "?"}, headers={"idempotency-key": "k0"}).json()["turn"] == KEPT_RUNS + 1
+
+
+def test_events_of_ended_turns_take_so_much_room_at_most_and_the_turn_is_told_all_the_same(home: Home) -> None:
+    home.service._shelf = Shelf(most=2000)
+    home.local.will(says("x" * 400), says("y" * 400))
+    path, key = turns_of(home), {"idempotency-key": "k1"}
+    first = home.post(path, {"prompt": "?", "wait_questions": True}, headers=key).json()
+    home.post(path, {"prompt": "?"})
+
+    assert (home.get(f"{path}/0/events").status_code, home.get(f"{path}/1/events").status_code) == (410, 200)
+    assert home.post(path, {"prompt": "?", "wait_questions": True}, headers=key).json() == first
+    assert home.post(path, {"prompt": "?", "wait_questions": True, "stream": True}, headers=key).status_code == 410
 
 
 def test_a_running_turn_is_cancelled(home: Home) -> None:

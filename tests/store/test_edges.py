@@ -222,3 +222,57 @@ def test_what_is_true_of_one_subject_at_once_is_all_told(store: Store, subject: 
 
     assert {kind for _, kind, _ in edges(store)} <= {"derives"}
     assert {percept.content for percept, _ in store.recall(Inquiry(frozenset({"all"}), "/w", None)).found} == set(facts)
+
+
+def told(store: Store) -> set[str]:
+    return {percept.content for percept, _ in store.recall(Inquiry(frozenset({"all"}), "/w", None)).found}
+
+
+def test_the_newest_word_counts_whatever_updated_what_before(store: Store) -> None:
+    store.learn(user("fri", "we deploy on Fridays"))
+    store.learn(user("mon", "we deploy on Mondays"), [Edge("mon", "fri", "updates")])
+    store.learn(user("tue", "we deploy on Tuesdays"), [Edge("tue", "mon", "updates")])
+    assert told(store) == {"we deploy on Tuesdays"}
+
+    store.learn(user("again", "we deploy on Fridays"))
+    assert told(store) == {"we deploy on Fridays"}
+
+    store.learn(user("again", "we deploy on Mondays"), [Edge("again", "fri", "updates")])
+    assert told(store) == {"we deploy on Mondays"}
+
+    store.link(Edge("tue", "mon", "updates"))
+    assert told(store) == {"we deploy on Tuesdays"}
+
+
+def test_an_agent_that_says_it_again_does_not_undo_what_the_user_changed(store: Store) -> None:
+    store.learn(user("fri", "we deploy on Fridays"))
+    store.learn(user("mon", "we deploy on Mondays"), [Edge("mon", "fri", "updates")])
+
+    store.learn(said("again", "we deploy on Fridays"))
+
+    assert told(store) == {"we deploy on Mondays"}
+
+
+def test_what_comes_back_brings_no_link_that_was_turned_round_meanwhile(store: Store) -> None:
+    store.learn(user("yes", "use tabs"))
+    store.learn(user("no", "do not use tabs"))
+    store.forget("yes")
+    store.restore("yes")
+    store.learn(user("again", "use tabs"))
+    store.forget("no")
+
+    store.restore("no")
+
+    assert edges(store) == {("no", "contradicts", "yes"), ("yes", "updates", "no")}
+
+
+def test_a_link_to_one_that_was_away_comes_back_with_the_later_of_the_two(store: Store) -> None:
+    store.learn(user("old", "we deploy on Fridays"))
+    store.learn(user("new", "we deploy on Mondays"), [Edge("new", "old", "updates")])
+    store.forget("old")
+    store.forget("new")
+    store.restore("old")
+
+    store.restore("new")
+
+    assert ("new", "updates", "old") in edges(store)

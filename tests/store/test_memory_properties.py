@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from orchestrator.errors import EscaleraError
-from orchestrator.percepts import Inquiry, Percept
+from orchestrator.percepts import Edge, Inquiry, Percept
 from orchestrator.session import Session
 from orchestrator.store import schema
 from orchestrator.store.sqlite import SqliteStore, open_store
@@ -68,6 +69,13 @@ class Life(RuleBasedStateMachine):
             self.crashed(lambda store: store.learn(percept))
         elif self.store.learn(percept)[1]:
             self.recorded.add(percept.id)
+
+    @rule(newer=st.integers(0, 99), older=st.integers(0, 99))
+    def link(self, newer: int, older: int) -> None:
+        standing = [percept.id for percept in self.store.all_percepts()]
+        if standing:
+            edge = Edge(standing[newer % len(standing)], standing[older % len(standing)], "updates")
+            self.quietly(lambda store: store.link(edge), self.store)
 
     @rule(pick=st.integers(0, 99))
     def use(self, pick: int) -> None:
@@ -142,6 +150,12 @@ class Life(RuleBasedStateMachine):
         gone = [one.percept.id for one in self.store.archived()]
 
         assert sorted([*standing, *gone]) == sorted(self.recorded)
+
+    @invariant()
+    def no_updates_make_a_ring(self) -> None:
+        newer = {(edge.source, edge.target) for edge in self.store.edges() if edge.kind == "updates"}
+
+        TopologicalSorter({source: {target for one, target in newer if one == source} for source, _ in newer}).prepare()
 
     @invariant()
     def weights_are_whole_hundredths(self) -> None:

@@ -147,3 +147,22 @@ def test_a_dropped_session_takes_its_tasks_along(store: Store, task: Callable[..
     store.drop("s1", 0)
 
     assert store.tasks() == []
+
+
+def test_only_what_came_to_nothing_is_forgotten(store: Store, task: Callable[..., StoredTask]) -> None:
+    ends = {
+        "busy": (TaskState.FAILED, {"format": "escalera.error/1", "error": {"type": "SessionInUse"}}),
+        "fault": (TaskState.FAILED, {"format": "escalera.error/1", "error": {"type": "InternalError"}}),
+        "failed": (TaskState.FAILED, {"format": "escalera.turn/1", "error": {"type": "RateLimited"}}),
+        "done": (TaskState.COMPLETED, {"format": "escalera.turn/1", "error": None}),
+        "damaged": (TaskState.FAILED, {"format": "escalera.error/1", "error": "?"}),
+    }
+    task("runs")
+    for identity, (state, document) in ends.items():
+        task(identity)
+        store.end_task(identity, state, document, 1)
+
+    for identity in ("runs", *ends, "unknown"):
+        store.forget_task(identity)
+
+    assert [one.id for one in store.tasks()] == ["runs", "fault", "failed", "done", "damaged"]

@@ -89,7 +89,7 @@ def test_permission_is_given_at_the_terminal(shell: Shell, asks) -> None:
     asks("Bash", {"command": "touch \x1b[31mmade.txt"})
 
     shown, code = at_terminal(
-        shell, "ask", "--escalate", "go", typed=[("[y]es or [n]o: ", "what?\n"), ("what?\r\n(2:00 left; Enter gives more time)\r\n[y]es or [n]o: ", "y\n")]
+        shell, "ask", "--escalate", "go", typed=[("[y]es or [n]o: ", "what?\n"), ("what?\r\n(2:00 left; a key gives more time)\r\n[y]es or [n]o: ", "y\n")]
     )
 
     assert code == 0

@@ -172,8 +172,8 @@ def test_the_prompt_is_withdrawn_when_another_process_answers(shell: Shell, asks
 def test_the_time_that_is_left_counts_down_at_the_prompt(shell: Shell, asks: Callable[..., None]) -> None:
     asks("Bash", {"command": "make"})
     with Played(shell, "--color", "never", "--questions-ttl", "65s", "ask", "--escalate", "go") as terminal:
-        terminal.until("(1:04 left; Enter gives more time)")
-        terminal.until("(1:02 left; Enter gives more time)")
+        terminal.until("(1:04 left; a key gives more time)")
+        terminal.until("(1:02 left; a key gives more time)")
         assert terminal.scrolled.count("left;") == 1
         terminal.type("y\r")
         terminal.until('"behavior": "allow"')

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.errors import (
     Cancelled,
     LeaseLost,
+    NotFound,
     ProtocolError,
     SessionInUse,
     StoreError,
@@ -117,6 +118,18 @@ def test_a_session_in_use_by_another_process_takes_no_turn(scene: Scene) -> None
         scene.ask()
 
     assert (scene.turns, scene.agents["local"].requests) == ([], [])
+
+
+def test_what_no_waiting_could_mend_is_refused_at_once(scene: Scene) -> None:
+    scene.session_wait = 3600
+    scene.cast(local=local(says("never")), strong=strong())
+    scene.store.claim("s1", "somebody else", timedelta(hours=2))
+    began = scene.clock.monotonic()
+
+    with pytest.raises(NotFound, match="nobody"):
+        scene.ask(agent="nobody")
+
+    assert scene.clock.monotonic() == began
 
 
 def test_a_lease_lost_in_the_middle_ends_the_call_and_writes_nothing_more(scene: Scene) -> None:

@@ -333,9 +333,12 @@ class Interactive:
         question = asked.waiting.stored.question
         self._notify("question", question.agent, question.message)
         self._asks = True
+        begun: list[str] = []
         try:
             async with in_terminal():
-                ended = await asyncio.to_thread(AtTerminal(nullcontext, moves=True), asked.waiting)
+                ended = await asyncio.to_thread(AtTerminal(nullcontext, moves=True, draft=begun.append), asked.waiting)
+            for text in begun:
+                self._screen.buffer.bring_back(text, text)
             asked.ended.set_result(ended)
         finally:
             self._asks = False

@@ -70,11 +70,11 @@ class Model:
             opening = run.opening
             run.tools.give(talk.results)
             return run, opening
-        session, begins = self._sessions.of(talk, ref=None if ref is None else unquote(ref), user=body.user, previous=previous)
         tools = ClientTools(schemas) if schemas else None
-        opening = Opening(talk.before, talk.prompt)
-        run = self._service.take(session, Order(Wish(talk.prompt, choice), client_prompt=talk.system, tools=tools, begins=begins, opening=opening))
-        return run, opening
+        named = ref is not None or previous is not None or bool((body.user or "").strip())
+        opening = Opening(talk.before, talk.prompt, named=named)
+        order = Order(Wish(talk.prompt, choice), client_prompt=talk.system, tools=tools, opening=opening)
+        return self._sessions.taken(talk, order, ref=None if ref is None else unquote(ref), user=body.user, previous=previous), opening
 
     async def first_word(self, run: Run, opening: Opening, *, opened: bool = False) -> None:
         """Until the turn is opened, or has said something, or is over. Raises what kept it from that."""
@@ -146,5 +146,5 @@ class Model:
 
     def _told(self, run: Run, opening: Opening, text: str, end: Called | Ended) -> None:
         opening.told += text
-        if isinstance(end, Ended):
-            self._sessions.remember(run.session, opening.before, opening.prompt, opening.told)
+        if isinstance(end, Ended) and not opening.named:
+            self._sessions.remember(run, opening.before, opening.prompt, opening.told)

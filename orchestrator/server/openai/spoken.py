@@ -26,6 +26,8 @@ class Opening:
 
     before: tuple[Exchange, ...]
     prompt: str
+    named: bool = False
+    """Whether it named its session; else what it repeats is all that tells which one it means."""
     told: str = ""
     seen: int = 0
     """Events that have been told."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from hashlib import sha256
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -42,10 +45,10 @@ def turn_routes(app: FastAPI, service: Service) -> None:
     ) -> Response:
         """One turn, answered by the turn document, or by events where `stream` is true or nothing else is accepted.
 
-        It goes on when the client goes away. The same `Idempotency-Key` again is the same turn, as long as it is held (server.session_idle).
+        It goes on when the client goes away. The same `Idempotency-Key` again is the same turn, as long as it is held: until the session was not used
+        for server.session_idle, of the last 100 turns that have ended. Under a key whose turn never came to be one is begun; with another body it is refused.
         """
-        session, order = await run_in_threadpool(_ordered, service, ref, body, idempotency_key)
-        run = service.take(session, order)
+        run = await run_in_threadpool(_begun, service, ref, body, idempotency_key)
         if body.stream or accept.split(";")[0].strip() == "text/event-stream":
             return await _streamed(run, 0)
         return await _whole(run, wait_questions=body.wait_questions, token=None)
@@ -87,10 +90,10 @@ def turn_routes(app: FastAPI, service: Service) -> None:
         """The turn's end, or the first question that is open."""
         if token is not None and token[1].is_pending:
             return await run_in_threadpool(waiting, run, token[1], token[0])
-        if not wait_questions:
+        if not wait_questions or run.ended.is_set():
             await run.end()
             return ended(run)
-        async for _, line in run.follow():
+        async for _, line in run.follow(run.dropped):
             if line == AWAITED or line["type"] != "question" or line["id"] is None:
                 continue
             stored = await run_in_threadpool(broker.peek, line["id"])
@@ -117,6 +120,8 @@ def turn_routes(app: FastAPI, service: Service) -> None:
 
     async def _streamed(run: Run, after: int) -> Response:
         """Once the turn is opened: what keeps it from coming to be is an answer of its own, not an event."""
+        if after < run.dropped:
+            raise _not_held(run.turns[0])
         if not after:
             async for _ in run.follow():
                 break
@@ -126,18 +131,22 @@ def turn_routes(app: FastAPI, service: Service) -> None:
         return EventStream(events, headers={"location": _place(run, "/events")})
 
 
-def _ordered(service: Service, ref: str, body: TurnBody, key: str | None) -> tuple[Session, Order]:
-    """What was asked for, looked up."""
+def _begun(service: Service, ref: str, body: TurnBody, key: str | None) -> Run:
+    """The turn that was asked for, or was begun with that key already."""
     session = service.store.find(ref, service.premises.workspace)
     if key is not None and not key.strip():
         raise UsageError("Idempotency-Key: it is empty")
+    same = sha256(json.dumps(body.model_dump(exclude={"stream"})).encode()).hexdigest()  # how it is answered makes it no other turn
+    known = service.known(session, key, same)
+    if known is not None:
+        return known
     wish = body.wish(default="" if body.go_on else None)
-    if not body.go_on:
-        return session, Order(wish, wait_questions=body.wait_questions, timeout=body.seconds, key=key)
-    due = due_questions(service.broker, session.id)
-    there = service.premises_at(session.workspace)
-    wish = with_answers(wish, due, there.templates(there.project(session.workspace)))
-    return session, Order(wish, wait_questions=body.wait_questions, timeout=body.seconds, key=key, due=due)
+    order = Order(wish, wait_questions=body.wait_questions, timeout=body.seconds, key=key, same=same)
+    if body.go_on:
+        due = due_questions(service.broker, session.id)
+        there = service.premises_at(session.workspace)
+        order = replace(order, wish=with_answers(wish, due, there.templates(there.project(session.workspace))), due=due)
+    return service.take(session, order)
 
 
 def _held(service: Service, ref: str, index: int) -> Run:
@@ -151,7 +160,11 @@ def _run_of(service: Service, session: Session, index: int) -> Run:
     log = service.store.log(session.id)
     if not 0 <= index < log.next_index or log.get(index) is None:
         raise NotFound(f"session {session.id[:8]} has no turn {index}")
-    raise Refused(410, f"the events of turn {index} are not held here (any more)", hint="GET the turn itself")
+    raise _not_held(index)
+
+
+def _not_held(index: int) -> Refused:
+    return Refused(410, f"the events of turn {index} are not held here (any more)", hint="GET the turn itself")
 
 
 def _position(run: Run, last: str | None) -> int:

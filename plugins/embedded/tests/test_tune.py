@@ -20,11 +20,11 @@ def escalera(folder: Path, *arguments: str, stdin: str = "") -> str:
 def test_decisions_and_tokens_of_recorded_turns_are_found_again(tmp_path: Path) -> None:
     agents = "".join(f'[agents.{name}]\nprovider = "embedded"\nmax_output_tokens = 4\n' for name in ("local", "strong"))
     (tmp_path / "config.toml").write_text(f'primary = "local"\nescalation = "strong"\n{agents}')
-    escalera(tmp_path, "--config", "config.toml", "chat", stdin="Say yes.\n/escalate Say no.\nSay yes again.\n/escalate Say no again.\n")
+    escalera(tmp_path, "--config", "config.toml", "chat", stdin="/escalate Say no.\nSay yes.\n/escalate Say no again.\n")
 
     document = json.loads(escalera(tmp_path, "--config", "config.toml", "tune", "--json"))
 
-    assert (document["turns"], document["not_replayed"]) == (4, 0)
+    assert (document["turns"], document["not_replayed"]) == (3, 0)
     assert document["self_test"]["decisions_wrong"] == 0
     assert document["self_test"]["tokens_off_percent"] < 1
     gaps = next(sweep for sweep in document["sweeps"] if sweep["limit"] == "returning_fresh_start_local_turns")
