@@ -28,6 +28,8 @@ class Shape:
     additional_fields: Mapping[str, Any] = field(default_factory=dict)
     caching: bool = False
     tools: bool = True
+    separate_results: bool = False
+    """Whether a user message holds tool results or text, never both: some models refuse the two beside each other (page 3)."""
 
 
 def converse_body(request: Request, shape: Shape) -> dict[str, Any]:
@@ -36,6 +38,8 @@ def converse_body(request: Request, shape: Shape) -> dict[str, Any]:
     messages = [message for message in request.messages if message.role != "system"]
     if not tools:
         messages = [_flattened(message) for message in messages]
+    if shape.separate_results:
+        messages = [part for message in messages for part in _separated(message)]
     body: dict[str, Any] = {"messages": [{"role": message.role, "content": list(_blocks(message))} for message in messages]}
     if system := _system(request, caching=shape.caching):
         body["system"] = system
@@ -102,6 +106,18 @@ def _reasoning(part: Reasoning) -> dict[str, Any] | None:
         return {"redactedContent": base64.b64decode(kept, validate=True)} if isinstance(kept, str) and kept else None
     except ValueError:
         return None
+
+
+def _separated(message: Message) -> Sequence[Message]:
+    """The results, then the rest in a message of its own; between the two stands an assistant's, since roles alternate."""
+    results = tuple(part for part in message.parts if isinstance(part, ToolResult))
+    rest = tuple(part for part in message.parts if not isinstance(part, ToolResult))
+    if not results or not rest:
+        return (message,)
+    return (Message(message.role, results), Message("assistant", (Text(_NOTHING_SAID),)), Message(message.role, rest))
+
+
+_NOTHING_SAID = "(no answer)"
 
 
 def _flattened(message: Message) -> Message:

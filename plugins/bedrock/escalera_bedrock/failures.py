@@ -279,6 +279,11 @@ def refuses_streaming(failure: Failure) -> bool:
     return failure.name == "validation" and re.search(r"(doesn.t|does not|not) support.{0,60}stream|streaming.{0,40}not supported", failure.text) is not None
 
 
+def refuses_results_beside_text(failure: Failure) -> bool:
+    """Whether tool results and text stand in one message, which models of some families do not take."""
+    return failure.name == "validation" and re.search(r"conversation blocks and tool result blocks cannot be provided in the same", failure.text) is not None
+
+
 def has_expired(failure: Failure) -> bool:
     """Whether the credentials were good once."""
     return failure.name in EXPIRED or (failure.status == 403 and "security token" in failure.text and "expired" in failure.text)

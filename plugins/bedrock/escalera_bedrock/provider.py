@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from escalera_bedrock.answer import Answer, events_of
 from escalera_bedrock.body import Shape, as_json, converse_body
-from escalera_bedrock.failures import Failure, affordable_tokens, error_of, failure_of, has_expired, refuses_caching, refuses_streaming
+from escalera_bedrock.failures import (
+    Failure,
+    affordable_tokens,
+    error_of,
+    failure_of,
+    has_expired,
+    refuses_caching,
+    refuses_results_beside_text,
+    refuses_streaming,
+)
 from escalera_bedrock.options import BedrockOptions
 from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOfFunds, ProtocolError, ProviderError, RateLimited, Unavailable
 from orchestrator.exchange import joined_texts
@@ -182,6 +191,9 @@ class BedrockProvider:
             told.repaired, told.hint = True, "Set prompt_caching = false for this agent; this model has no prompt cache."
         elif refuses_streaming(failure) and self._streams:
             self._streams = False
+            told.repaired = True
+        elif refuses_results_beside_text(failure) and not self._shape.separate_results:
+            self._shape = replace(self._shape, separate_results=True)
             told.repaired = True
         elif has_expired(failure):
             self._connection = None  # the next one looks for credentials anew

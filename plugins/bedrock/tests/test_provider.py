@@ -284,6 +284,19 @@ def test_a_cache_point_behind_reasoning_is_taken_out_as_well() -> None:
         assert run_with_retries(bedrock(server.url, prompt_caching=True))[0].text == "fine"
 
 
+def test_a_model_that_refuses_results_beside_text_gets_them_apart_from_then_on() -> None:
+    words = "messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn."
+    call = Message("assistant", (ToolCall("c1", "look", {}),))
+    history = replace(REQUEST, messages=(Message("user", (Text("hi"),)), call, Message("user", (ToolResult("c1", "seen"), Text("go on")))), tools=(TOOL,))
+    with BedrockServer(fail(400, "ValidationException", words), say("fine"), say("again")) as server:
+        provider = bedrock(server.url)
+        turn, _ = run_with_retries(provider, history)
+        run(provider, history)
+    kinds = [[(message["role"], *(next(iter(block)) for block in message["content"])) for message in request.body["messages"]] for request in server.requests]
+    apart = [("user", "text"), ("assistant", "toolUse"), ("user", "toolResult"), ("assistant", "text"), ("user", "text")]
+    assert (turn.text, kinds) == ("fine", [[*apart[:2], ("user", "toolResult", "text")], apart, apart])
+
+
 def test_repairs_stay_within_the_limit_of_sends() -> None:
     with BedrockServer(fail(403, "AccessDeniedException", NO_CACHING), say("never")) as server:
         turn, _ = run_with_retries(bedrock(server.url, prompt_caching=True), attempts=0)

@@ -143,7 +143,11 @@ _LONG = re.compile(
     r"context[ _](length|size|window|limit)|maximum context|prompt is too long|input is too long|too many (input )?tokens"
     r"|input token count|maximum number of tokens|reduce the length|request too large|exceeds? the (available )?context",
 )
-_TEMPLATE = re.compile(r"jinja|roles must alternate|chat template|system role not supported")
+_TEMPLATE = re.compile(
+    r"jinja|roles must alternate|chat template|system role not supported|system messages? must be at the beginning|only user and assistant roles"
+    r"|unexpected role '?\w+'? after role"
+)
+_REASONING = re.compile(r"reasoning_content.{0,80}must be passed back")
 _NO_TOOLS = re.compile(
     r"does(?: not|n't) support (?:tools|tool|function)|no endpoints found that support tool|tool choice requires|tools param requires"
     r"|tools? (?:use|calls?|calling) (?:is|are) not (?:supported|enabled|available)|unsupported (?:parameter|field|value)s?:? [`'\"]?tools\b"
@@ -253,6 +257,8 @@ _HINTS: Mapping[type[ProviderError], str] = {
 def _request_hint(failure: Failure) -> str | None:
     if _NO_TOOLS.search(failure.text):
         return "This model or server takes no tools: set tools = false for the agent."
+    if _REASONING.search(failure.text):
+        return "This model wants its reasoning back while tools run: set replay_reasoning = true for the agent."
     if _TEMPLATE.search(failure.text):
         return "This model's chat template insists on alternating roles: set strict_roles = true for the agent."
     if failure.status == 404:

@@ -306,6 +306,21 @@ def test_t68_a_template_that_raises_is_not_worth_a_retry_and_names_the_setting()
     assert "strict_roles" in turn.error.hint
 
 
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        ("System message must be at the beginning.", "strict_roles"),
+        ("Unexpected role 'user' after role 'tool'", "strict_roles"),
+        ("Only user and assistant roles are supported!", "strict_roles"),
+        ("The `reasoning_content` in the thinking mode must be passed back to the API.", "replay_reasoning"),
+    ],
+)
+def test_t68_other_servers_words_for_it_name_the_setting_too(words: str, setting: str) -> None:
+    turn = play(json_reply({"error": {"message": words, "type": "invalid_request_error"}}, status=400))
+    assert isinstance(turn.error, InvalidRequest)
+    assert setting in str(turn.error.hint)
+
+
 @pytest.mark.trial("T69")
 def test_t69_half_characters_are_replaced_in_what_is_sent() -> None:
     history = [json.loads(f'"{text}"') for text in ("\\ud99c text \\ud83d", "next \\ud83d\\ude00")]
