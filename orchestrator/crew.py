@@ -16,11 +16,14 @@ from orchestrator.mcp_client.servers import Offer, ToolServers
 from orchestrator.plugins import PluginReport
 from orchestrator.providers import Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
+from orchestrator.settings.files import shown_path
 from orchestrator.settings.known import KnownSecrets
 from orchestrator.settings.lending import lent_credentials
 from orchestrator.settings.limits import Limits
-from orchestrator.settings.named_files import Places, leads_into
+from orchestrator.settings.named_files import Places, leads_into, variables_of
+from orchestrator.settings.paths import home_of
 from orchestrator.settings.problems import raise_problems
+from orchestrator.settings.project import obeyed_settings
 from orchestrator.settings.resolution import Settings
 from orchestrator.settings.tool_servers import TABLE, ToolServer
 
@@ -114,7 +117,7 @@ class Crew:
         """As its own file of instructions is now. Raises `ConfigError` for a name that is not configured, `PluginError` for a kind that is not installed."""
         config = self._settings.agent(name)
         if name not in self._built:
-            self._keep_credentials(config)
+            self._keep_credentials(config, self._told(config))
             accepted = replace(config, options=self._accepted(f"agents.{name}", config.options, config.sources))
             others = self._settings.agents.values()
             provider = build_provider(
@@ -129,6 +132,8 @@ class Crew:
                 session_wait=self._settings.value("session_wait"),
                 known=self._known,
             )
+            if provider.capabilities.obeys_workspace:
+                self._keep_credentials(config, self._obeyed())
             limits = self._revise(self._settings.limits(name))
             if self._turn_timeout is not None:
                 limits = replace(limits, turn_timeout=self._turn_timeout)
@@ -173,15 +178,29 @@ class Crew:
             return dict(values)
         places = Places(file.parent, Path(self._workspace))
         named = {key: places.placed(key, value) for key, value in values.items() if sources.get(key) == f"file:{file}"}
-        places.require_accepted(owner, named, sources, self._trusted)
-        return {**values, **named}
+        placed = {**values, **named}
+        places.require_accepted(owner, placed, {key: sources[key] for key in named}, self._trusted)
+        return placed
 
-    def _keep_credentials(self, config: AgentConfig) -> None:
+    def _keep_credentials(self, config: AgentConfig, told: Iterable[tuple[str, Mapping[str, object]]]) -> None:
         """What its provider signs in with by itself goes to no address of the project's. Raises `ConfigError`."""
         file, kind = self._settings.project_file, self._kinds.get(config.provider)
-        if file is not None and kind is not None:
+        if kind is not None:
+            project = f"file:{file}" if file is not None else "the project"
             variables, environ = kind.environment, self._environ
-            raise_problems(lent_credentials(config, self._settings.layers, variables=variables, environ=environ, project=f"file:{file}"))
+            raise_problems(lent_credentials(config, self._settings.layers, variables=variables, environ=environ, project=project, told=told))
+
+    def _told(self, config: AgentConfig) -> Iterator[tuple[str, Mapping[str, object]]]:
+        """The variables that the project's file gives in words of the agent's command line."""
+        file = self._settings.project_file
+        if file is not None:
+            values = {key: value for key, value in config.options.items() if config.sources.get(key) == f"file:{file}"}
+            yield from Places(file.parent, Path(self._workspace)).variables(values)
+
+    def _obeyed(self) -> Iterator[tuple[str, Mapping[str, object]]]:
+        """The variables in files of the workspace that the agent's program goes by."""
+        for part in obeyed_settings(Path(self._workspace), home=home_of(self._environ), is_trusted=self._trusted):
+            yield shown_path(part.path), variables_of(part.text)
 
     def _held_servers(self) -> Iterator[tuple[str, str]]:
         for name in self._settings.servers:

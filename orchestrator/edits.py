@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.premises import Premises
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 def edited(premises: Premises, values: Mapping[str, str], *, project: bool) -> Edit:
     """Set these paths in a file; options of agents are checked by what their provider takes, as far as it is installed."""
     from orchestrator.settings.editing import edit, setting_keys
+    from orchestrator.settings.values import path_parts
 
     change = setting_keys(values, workspace=premises.cwd)
-    of_agents = [path for path in values if path.startswith("agents.")]
+    of_agents = [path for path in values if path_parts(path)[0] == "agents"]
     plugins = premises.plugins_at_hand() if of_agents else None
     return edit(premises.sources, change, project=project, check=_option_check(plugins.kinds(), of_agents) if plugins else None)
 
@@ -37,14 +38,17 @@ def _option_check(kinds: Mapping[str, ProviderKind], paths: Iterable[str]) -> Ca
     """Problems of what is being set, and of the tables around it; that another option is missing still, or is one of another provider, is no reason."""
 
     from orchestrator.agents import agent_problems
+    from orchestrator.settings.values import path_parts
+
+    keys = [path_parts(path) for path in paths]
 
     def check(settings: Settings) -> list[Problem]:
         found = agent_problems(settings.agents.values(), kinds)
-        return [problem for problem in found if any(_lies_on_one_way(problem.path, path) for path in paths)]
+        return [problem for problem in found if any(_lies_on_one_way(path_parts(problem.path), path) for path in keys)]
 
     return check
 
 
-def _lies_on_one_way(one: str, other: str) -> bool:
+def _lies_on_one_way(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether one path is the other, or leads to it."""
-    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+    return all(part == its for part, its in zip(one, other, strict=False))

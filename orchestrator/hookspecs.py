@@ -100,7 +100,7 @@ def escalera_template_folders() -> Sequence[Path]:  # type: ignore[empty-body]
 
 @hookspec
 def escalera_routing_signals(prompt: str, session: Session, turns: TurnLog, workspace: str, sensing: Sensing) -> Sequence[Signal] | None:
-    """Signals that speak for giving a prompt to the escalation agent (page 2, step 4 of the routing).
+    """Signals that speak for giving a prompt to the escalation agent.
 
     Called in every plan in which nothing goes before it: no flag, no reply to an open question, no pin, and there is an escalation
     agent. `session` and `turns` are what is stored; they can be read, and a change in them reaches nobody. `sensing` is what

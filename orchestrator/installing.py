@@ -15,6 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from orchestrator.errors import PluginError, UsageError
+from orchestrator.settings.secrets import masked
 
 HOST = "escalera"
 Way = Literal["uv tool", "pipx", "venv", "system"]
@@ -55,6 +56,13 @@ class Missing:
     requirement: str
     distribution: str
     problem: str
+    can_be_had: bool = True
+    """Whether it is a requirement at all; nothing else is given to a tool that installs."""
+
+    @property
+    def shown(self) -> str:
+        """The requirement without the secrets in its address."""
+        return _shown(self.requirement)
 
 
 def installation(*, prefix: Path, base_prefix: Path, standard_library: Path, python: str, has_pip: bool, which: Which) -> Installation:
@@ -104,7 +112,9 @@ def requirement_of(text: str, folder: Path) -> str:
     try:
         return str(Requirement(text))
     except InvalidRequirement as error:
-        raise UsageError(f"{text!r} is no requirement: {str(error).partition(chr(10))[0]}", hint="as in: escalera plugins install escalera-acme") from error
+        raise UsageError(
+            f"{_shown(text)!r} is no requirement: {_shown(str(error).partition(chr(10))[0])}", hint="as in: escalera plugins install escalera-acme"
+        ) from error
 
 
 def distribution_of(requirement: str) -> str:
@@ -112,7 +122,15 @@ def distribution_of(requirement: str) -> str:
     try:
         return canonicalize_name(Requirement(requirement).name)
     except InvalidRequirement as error:
-        raise UsageError(f"{requirement!r} is no requirement") from error
+        raise UsageError(f"{_shown(requirement)!r} is no requirement") from error
+
+
+def names(requirement: str, distribution: str) -> bool:
+    """Whether a text is a requirement of that distribution."""
+    try:
+        return canonicalize_name(Requirement(requirement).name) == distribution
+    except InvalidRequirement:
+        return False
 
 
 def missing(wanted: Iterable[str], versions: Mapping[str, str]) -> list[Missing]:
@@ -122,7 +140,7 @@ def missing(wanted: Iterable[str], versions: Mapping[str, str]) -> list[Missing]
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            found.append(Missing(text, text, "is no requirement"))
+            found.append(Missing(text, _shown(text), "is no requirement", can_be_had=False))
             continue
         name = canonicalize_name(requirement.name)
         version = versions.get(name)
@@ -131,6 +149,10 @@ def missing(wanted: Iterable[str], versions: Mapping[str, str]) -> list[Missing]
         elif not requirement.specifier.contains(version, prereleases=True):
             found.append(Missing(text, name, f"is installed as {version}"))
     return found
+
+
+def _shown(text: str) -> str:
+    return str(masked("", [text])[0])
 
 
 def _name_at(path: Path) -> str:

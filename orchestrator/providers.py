@@ -24,16 +24,21 @@ class Capabilities:
     keeps_conversation: bool = False
     """It has external sessions of its own (page 2); it gets no history."""
     takes_tools: bool = False
-    """It runs tools of the core; else it gets the tags of page 2."""
+    """It runs tools of the core; else it is told of the tags, and acts by them."""
     takes_tags: bool = True
     """It can be told about tags; a model that is too small for them is told neither of tags nor of tools."""
     streams: bool = True
+    """It shows its answer piece by piece."""
     reports_usage: bool = True
+    """It tells the tokens that its backend reports."""
     reports_cost: bool = False
+    """It tells what its backend says that a call cost."""
     asks_permissions: bool = False
+    """Its agent asks before it acts, and `ask` gets the question."""
     obeys_workspace: bool = False
     """Its program goes by files of the workspace on its own account (hooks, servers, variables); it heeds `Request.unaccepted`."""
     profile: WireProfile = "openai"
+    """How the messages of a request are made to fit."""
     context_window_tokens: int | None = None
     """The window, where the provider knows its model's; the setting of the same name goes before it."""
 
@@ -124,8 +129,11 @@ class Request:
     tools: tuple[ToolSchema, ...] = ()
     conversation: Conversation | None = None
     workspace: str = ""
+    """The folder in which the turn works."""
     session: str = ""
+    """The session's id: what a provider starts has it as `SESSION_MARK`."""
     max_output_tokens: int | None = None
+    """At most so many are asked for; `None` where that is left to the backend."""
     timeouts: Timeouts = Timeouts()
     retries_left: int | None = None
     """How often a program that sends again by itself may do so; `ProviderError.own_retries` then says how often it did. `None` where nobody counts."""
@@ -203,7 +211,9 @@ class Finished:
     """The call's proper end. Exactly one, last; an iterator that ends without it was cut off."""
 
     reason: Literal["stop", "tool_calls", "length", "blocked", "other"]
+    """`tool_calls` wherever the message calls tools; `length` where it was cut at the limit of its tokens."""
     model_served: str | None = None
+    """The model that answered, as the backend names it."""
 
 
 Event = TextDelta | ReasoningDelta | MessageDone | ToolResultSeen | UsageReport | ExternalSessionStarted | Notice | Withdrawn | Finished

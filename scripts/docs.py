@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 from decisions import modes_page
+from seam import seam_page
 
 from orchestrator import hookspecs
 from orchestrator.cli.app import root
@@ -52,11 +53,13 @@ Durations have a unit (`500ms`, `120s`, `30m`, `24h`, `14d`); sizes may have one
 
 A project file that came with a clone sets what is harmless and no more until `escalera trust` has shown what else it says and you have accepted it;
 one changed byte asks again, but for your own `settings set --project`, which keeps a file accepted that was. Accepted with it, byte for byte, are the
-programs and files in its folder that it names, the project's `AGENTS.md` and templates, and what Claude Code would go by on its own account:
-`.claude/settings.json`, `.claude/settings.local.json` and `.mcp.json`, also in folders above. Without that, Claude Code runs with your own settings alone.
+programs, scripts and configurations in its folder that it names (what a program keeps in a file that it is given stops nothing: [tools.md](tools.md)), the
+project's `AGENTS.md` and templates, and what Claude Code would go by on its own account: `.claude/settings.json`, `.claude/settings.local.json` and
+`.mcp.json`, also in folders above. Without that, Claude Code runs with your own settings alone.
 
 Even then no secret of yours goes to an address that only the project's file gives, be it a `base_url`, an `endpoint_url`, the `url` of a server or a variable
-such as `ANTHROPIC_BASE_URL`: neither one of your files, nor what a provider signs in with by itself. A secret that the project's file names goes there.
+such as `ANTHROPIC_BASE_URL` or `AWS_ENDPOINT_URL`, also in JSON behind `--settings` or in
+`.claude/settings.json`: neither one of your files, nor what a provider signs in with by itself. A secret that the project's file names goes there.
 
 Agents have tables of their own (`[agents.NAME]`), and so have MCP servers (`[mcp_servers.NAME]`, [tools.md](tools.md)).
 
@@ -87,6 +90,7 @@ def _references() -> Iterator[tuple[Path, str]]:
     yield DOCS / "modes.md", f"# Modes\n\n{NOTE}\n{modes_page()}"
     yield DOCS / "hooks.md", f"# Hooks\n\n{NOTE}\n{HOOKS}\n" + "\n".join(_hooks())
     yield DOCS / "provider-checks.md", f"# Situations and checks\n\n{NOTE}\n{KIT}\n" + "\n".join((*_situations(), *_checks()))
+    yield DOCS / "provider-seam.md", f"# What passes the seam\n\n{NOTE}\n{seam_page().rstrip()}\n"
     kinds = PluginManager.load(installed_entry_points()).kinds()
     for name, schema in {**schemas(), "config": config_schema(kinds[kind] for kind in DISTRIBUTIONS)}.items():
         yield DOCS / "schemas" / f"{name}.json", json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"

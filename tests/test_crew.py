@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -226,6 +227,9 @@ LENT = "would be sent there; give it yourself"
         ("env = {ACME_BASE_URL = 'http://h', ACME_TOKEN = {env = 'THEIRS'}}", {"ACME_KEY": "users"}, f"what is in ACME_KEY {LENT}"),
         ("env = {ACME_BASE_URL = 'http://h', ACME_TOKEN = {env = 'THEIRS'}}", {"ACME_TOKEN": "users"}, None),
         ("endpoint_url = 'http://h'\napi_key = {env = 'THEIRS'}", {"ACME_TOKEN": "users"}, None),
+        ("env = {AWS_ENDPOINT_URL = 'http://h', ACME_USE_BEDROCK = '1'}", {"AWS_SECRET_ACCESS_KEY": "users"}, f"what is in AWS_SECRET_ACCESS_KEY {LENT}"),
+        ("env = {AWS_ENDPOINT_URL_STS = 'http://h', ACME_TOKEN = {env = 'THEIRS'}}", {}, f"env.AWS_ENDPOINT_URL_STS: .* your login {LENT}"),
+        ("env = {ACME_VERTEX_BASE_URL = 'http://h', ACME_TOKEN = {env = 'THEIRS'}}", {}, f"your login {LENT}"),
         ("env = {DATABASE_URL = 'postgres://h'}", {"ACME_TOKEN": "users"}, None),
         ("model = 'm'", {"ACME_TOKEN": "users"}, None),
     ],
@@ -249,7 +253,52 @@ def test_what_a_provider_signs_in_with_by_itself_goes_to_no_address_of_a_project
         return
     with pytest.raises(ConfigError, match=refused):
         made()
-    assert made("agents.a.endpoint_url=http://mine", "agents.a.env.ACME_BASE_URL=http://mine").name == "a"
+    names = ("ACME_BASE_URL", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS", "ACME_VERTEX_BASE_URL")
+    assert made("agents.a.endpoint_url=http://mine", *(f"agents.a.env.{name}=http://mine" for name in names)).name == "a"
+
+
+class ArgumentOptions(FakeOptions):
+    extra_args: tuple[str, ...] = ()
+
+
+def obeying(options: FakeOptions, _: AgentContext) -> FakeProvider:
+    return FakeProvider(model=options.model, capabilities=Capabilities(obeys_workspace=True))
+
+
+TOLD = '{"env": {"ACME_BASE_URL": "http://h"}}'
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["--settings", TOLD], "extra_args"),
+        ([f"--settings={TOLD}"], "extra_args"),
+        (["--settings=./s.json"], "extra_args, in s.json"),
+        (["--settings", "s.json"], "extra_args, in s.json"),
+        ([], ".claude/settings.json"),
+    ],
+)
+def test_what_a_provider_signs_in_with_goes_to_no_address_that_a_project_gives_in_json(tmp_path: Path, words: list[str], where: str) -> None:
+    (tmp_path / "repo" / ".claude").mkdir(parents=True)
+    project, paths = tmp_path / "repo" / "escalera.toml", Paths(tmp_path, tmp_path, tmp_path, tmp_path)
+    project.write_text(f"[agents.a]\nprovider = 'fake'\nextra_args = {json.dumps(words)}\n")
+    (tmp_path / "repo" / "s.json").write_text(TOLD)
+    (tmp_path / "repo" / ".claude" / "settings.json").write_text("{}" if words else TOLD)
+    trusted = TrustStore(paths.trust_file)
+    for file in (project, tmp_path / "repo" / "s.json", tmp_path / "repo" / ".claude" / "settings.json"):
+        trusted.trust(file, file.read_bytes())
+
+    def made(environ: dict[str, str], *sets: str) -> Agent:
+        settings = load_settings(environ={}, workspace=tmp_path / "repo", paths=paths, sets=sets)
+        kind = ProviderKind("fake", ArgumentOptions, obeying, environment=("ACME_TOKEN",))
+        return Crew(settings, {"fake": kind}, environ=environ, workspace=str(tmp_path / "repo"), trusted=trusted.is_trusted).agent("a")
+
+    with pytest.raises(ConfigError, match=rf"env.ACME_BASE_URL \(.*{where}\): is from .* what is in ACME_TOKEN would be sent there"):
+        made({"ACME_TOKEN": "users"})
+    (tmp_path / "repo" / "s.json").write_text("{}")
+    trusted.trust(tmp_path / "repo" / "s.json", b"{}")
+    (tmp_path / "repo" / ".claude" / "settings.json").write_text(TOLD + " ")
+    assert made({"ACME_TOKEN": "users"}, "agents.a.extra_args=[]").name == "a", "what is not accepted is not gone by"
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/ptmx")], ids=["pipe", "terminal"])

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator import __version__
 from orchestrator.errors import PluginError, UsageError
-from orchestrator.installing import Installation, Way, adding, distribution_of, installation, missing, removing, requirement_of
+from orchestrator.installing import Installation, Way, adding, distribution_of, installation, missing, names, removing, requirement_of
 
 RECEIPT = """
 [tool]
@@ -153,3 +153,14 @@ def test_the_program_and_its_own_plugins_are_of_one_version_and_want_each_others
     for plugin in plugins:
         assert plugin["version"] == __version__
         assert f"escalera{range_}" in plugin["dependencies"]
+
+
+def test_what_is_no_requirement_is_not_to_be_had_and_no_password_is_shown() -> None:
+    option, plugin = missing(["--index-url=https://u:canary@h", "acme @ https://u:canary@h/x.whl"], {})
+
+    assert (option.can_be_had, plugin.can_be_had) == (False, True)
+    assert "canary" not in f"{option.shown} {option.distribution} {plugin.shown}"
+    assert (names("--index-url=x", "acme"), names("Acme>=2", "acme")) == (False, True)
+    with pytest.raises(UsageError) as error:
+        distribution_of("--index-url=https://u:canary@h")
+    assert "canary" not in error.value.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 
 import pytest
 from hypothesis import given
@@ -96,11 +97,43 @@ def test_what_was_allowed_as_it_stands_stands_for_nothing_else() -> None:
             "echo 'a; rm x'",
         ),
         *("nohup rm x &", "'rm' x", "r''m x", "rm>x", "true\nrm x", "rm 'unclosed"),
+        *("2>/dev/null rm x", ">f rm x", ">'a b' rm x", "2>&1 >f A=1 rm x", "<<<x rm x", "sudo 2>f rm x", "&>f rm x", "{fd}>f rm x", "sh -c '>f rm x'"),
     ],
 )
 def test_a_rule_that_forbids_finds_its_program_wherever_it_may_start(command: str) -> None:
     assert forbids("run(rm *)", act("run", command))
     assert forbids("run(rm)", act("run", command))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "git push",
+            "git -C . push origin",
+            "git -c a=b --git-dir=.git push",
+            "git --git-dir .git --work-tree . push",
+            "git --no-pager -p push",
+            "/usr/bin/git -P push",
+        ),
+        *("/usr/bin/git -P push", "git 2>f -C . push", "sudo git -C '$HOME/a b' push", "git --exec-path push", "cd a && A=1 git -C . push"),
+    ],
+)
+def test_a_rule_about_a_command_of_git_finds_it_behind_gits_own_options(command: str) -> None:
+    assert forbids("run(git push *)", act("run", command))
+
+
+@pytest.mark.parametrize("command", ["git commit -m push", "git -C push status", "git log -- push"])
+def test_and_leaves_its_other_commands_alone(command: str) -> None:
+    assert not forbids("run(git push *)", act("run", command))
+
+
+def test_a_command_without_end_is_read_in_a_moment() -> None:
+    began = time.process_time()
+    for command in ("1" * 20_000, ">'" * 10_000, '>"' * 10_000, "2>" * 10_000, "git " + "-C " * 6_000):
+        list(started(command))
+
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("command", ["ls rm", "grep -r rm .", "rmdir x", "git commit -m 'rm x'"])

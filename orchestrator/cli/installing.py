@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.front import Front
-from orchestrator.errors import ConfigError, NotFound, PluginError
+from orchestrator.errors import ConfigError, NotFound, PluginError, UsageError
+from orchestrator.settings.secrets import has_written_secret, masked
 
 if TYPE_CHECKING:
     from orchestrator.installing import Command, Installation, Missing
@@ -30,15 +31,17 @@ def install(front: Front, name: str, dry_run: bool) -> int:
     NAME is a distribution, as in `escalera-acme` or `escalera-acme>=2`, a wheel, or a project's folder. The command fits the way in which
     escalera was installed: uv tool, pipx, or an environment's own pip; it is printed before it runs.
     """
-    from orchestrator.installing import adding, distribution_of, requirement_of
+    from orchestrator.installing import adding, distribution_of, names, removing, requirement_of
 
     requirement = requirement_of(name, front.cwd)
+    if has_written_secret(WANTED, requirement):
+        raise UsageError("a password in an address is kept in the clear by every tool that installs it", hint="have pip or uv find it, as in ~/.netrc")
     distribution = distribution_of(requirement)
     if not _run(front, adding(_here(), [requirement]), dry_run=dry_run):
         return 0 if dry_run else 1
     if distribution not in _plugins_now():
-        raise PluginError(f"{distribution} is installed, and is no plugin of escalera", hint=f"escalera plugins remove {distribution}")
-    _want(front, [*(text for text in _wanted(front) if distribution_of(text) != distribution), requirement])
+        raise PluginError(f"{distribution} is installed, and is no plugin of escalera", hint=str(removing(_here(), [distribution])))
+    _want(front, [*(text for text in _own_wanted(front) if not names(text, distribution)), requirement])
     return 0
 
 
@@ -48,11 +51,11 @@ def install(front: Front, name: str, dry_run: bool) -> int:
 @click.pass_obj
 def remove(front: Front, name: str, dry_run: bool) -> int:
     """Remove the plugin NAME, and want it no longer."""
-    from orchestrator.installing import distribution_of, removing
+    from orchestrator.installing import distribution_of, names, removing
 
     distribution = distribution_of(name)
-    left = [text for text in _wanted(front) if distribution_of(text) != distribution]
-    is_wanted, versions = left != list(_wanted(front)), _versions()
+    left = [text for text in _own_wanted(front) if not names(text, distribution)]
+    is_wanted, versions = left != list(_own_wanted(front)), _versions()
     if distribution == "escalera" or (distribution in versions and not is_wanted and distribution not in _plugins_now()):
         raise PluginError(f"{distribution} is no plugin of escalera")
     if distribution not in versions and not is_wanted:
@@ -75,9 +78,13 @@ def sync(front: Front, dry_run: bool) -> int:
     if not gone:
         front.output.notice("every wanted plugin is installed")
         return 0
-    if not _run(front, adding(_here(), [one.requirement for one in gone]), dry_run=dry_run):
-        return 0 if dry_run else 1
-    return 0
+    unusable = [one for one in gone if not one.can_be_had]
+    for one in unusable:
+        front.output.notice(f"{WANTED}: {one.shown!r} {one.problem}")
+    had = [one.requirement for one in gone if one.can_be_had]
+    if had and not _run(front, adding(_here(), had), dry_run=dry_run):
+        return 0 if dry_run and not unusable else 1
+    return 1 if unusable else 0
 
 
 def missing_plugins(front: Front) -> list[Missing]:
@@ -92,6 +99,13 @@ def _wanted(front: Front) -> Sequence[str]:
     return front.settings.value(WANTED) or ()
 
 
+def _own_wanted(front: Front) -> Sequence[str]:
+    """What the user's own file wants: only that is written there again, whatever else counts here."""
+    own = f"file:{front.sources.user_file}"
+    wanted = next((layer.settings.get(WANTED) for layer in front.settings.layers if layer.source == own), None)
+    return wanted if isinstance(wanted, tuple) else ()
+
+
 def _want(front: Front, requirements: Sequence[str]) -> None:
     from orchestrator.edits import edited
     from orchestrator.settings.editing import edit, unsetting_key
@@ -103,7 +117,10 @@ def _want(front: Front, requirements: Sequence[str]) -> None:
         else:
             edit(front.sources, unsetting_key(WANTED))
     except ConfigError as error:
-        raise ConfigError(f"it is done, but cannot be noted: {error.message}", hint=f"add it to the user's file by hand: {WANTED} = {text}") from error
+        raise ConfigError(
+            f"it is done, but cannot be noted: {error.message}",
+            hint=f"add it to the user's file by hand: {WANTED} = {json.dumps(masked(WANTED, list(requirements)), ensure_ascii=False)}",
+        ) from error
 
 
 def _run(front: Front, command: Command, *, dry_run: bool) -> bool:
@@ -112,18 +129,24 @@ def _run(front: Front, command: Command, *, dry_run: bool) -> bool:
     import sys
 
     if dry_run or command.why_not is not None:
-        front.output.say(str(command))
+        front.output.say(_shown(command))
         if command.why_not is not None:
             front.output.notice(f"not run, since {command.why_not}")
         return False
-    front.output.notice(str(command))
+    front.output.notice(_shown(command))
     try:
         code = subprocess.run(command.argv, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
     except OSError as error:
         raise PluginError(f"{command.argv[0]} cannot be started: {error.strerror}") from error
     if code != 0:
-        raise PluginError(f"the command failed with exit code {code}: {command}", hint="what it said stands above")
+        raise PluginError(f"the command failed with exit code {code}: {_shown(command)}", hint="what it said stands above")
     return True
+
+
+def _shown(command: Command) -> str:
+    import shlex
+
+    return shlex.join(masked("", list(command.argv)))
 
 
 def _here() -> Installation:

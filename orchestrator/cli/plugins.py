@@ -79,7 +79,7 @@ def _brings(report: PluginReport) -> str:
 
 
 def _missing_object(one: Missing) -> MissingPlugin:
-    return {"requirement": one.requirement, "distribution": one.distribution, "problem": one.problem}
+    return {"requirement": one.shown, "distribution": one.distribution, "problem": one.problem}
 
 
 def _plugin_object(report: PluginReport, troubles: Sequence[str]) -> PluginObject:

@@ -77,8 +77,15 @@ def _values(name: str, style: Style, version: str, api_level: int) -> dict[str, 
         "upper": "_".join(words).upper(),
         "summary": _SUMMARY[style],
         "version": version,
+        "beyond": _next_minor(version),
         "api_level": str(api_level),
     }
+
+
+def _next_minor(version: str) -> str:
+    """The first version that may change what plugins were written for."""
+    major, minor = version.split(".")[:2]
+    return f"{major}.{int(minor) + 1}"
 
 
 def _files(style: Style, values: dict[str, str]) -> Iterator[tuple[str, str]]:

@@ -137,9 +137,10 @@ def _checked(path: str, text: str, workspace: Path) -> Any:
     layer = reader.assignment(path, text, "this change")
     raise_problems(reader.problems)
     if ".".join(key) in BY_PATH:
-        if BY_PATH[".".join(key)].is_command:
-            _refuse_secret(path, key[-1], _listed(layer.settings[".".join(key)]))
-        return _listed(layer.settings[".".join(key)])
+        setting, declared = BY_PATH[".".join(key)], _listed(layer.settings[".".join(key)])
+        if setting.is_command or (setting.type == "list" and has_written_secret(key[-1], declared)):
+            _refuse_secret(path, key[-1], declared)
+        return declared
     if key[0] not in ("agents", TABLE) or len(key) < 3 or (key[0] == "agents" and key[2] == "limits" and len(key) != 4):
         raise ConfigError(f"{path} is a table, no value", hint=f"set one of its keys: {path}.KEY")
     if key[0] == "agents" and key[2] == "limits":

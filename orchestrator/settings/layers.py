@@ -277,10 +277,12 @@ def assigned_value(parts: Sequence[str], text: str) -> object:
         return text
     key = parts[2] if len(parts) > 2 else ""
     declared = parts[0] != "agents" or key == "limits"
-    as_text = declared or key in ("model", "provider", "prompt") or is_secret_name(parts[-1])
     # A header and a variable are texts, but for `false`, which takes a variable away.
-    carried = key in ("headers", "env") and not isinstance(value, bool)
-    return text if (as_text or carried) and not isinstance(value, str | list | dict) else value
+    carried = key in ("headers", "env") and len(parts) > 3
+    if carried and isinstance(value, bool):
+        return value
+    as_text = declared or carried or key in ("model", "provider", "prompt") or is_secret_name(parts[-1])
+    return text if as_text and not isinstance(value, str | list | dict) else value
 
 
 def _nested(parts: Sequence[str], value: object) -> dict[str, Any]:

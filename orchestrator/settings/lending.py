@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,13 @@ _CARRIERS = frozenset({"headers", "token_cmd"})
 _ADDRESS = re.compile(r"\s*(https?|wss?|socks[45]?h?)://", re.IGNORECASE)
 _ADDRESS_NAME = re.compile(r"(^|[_-])(ur[li]|endpoint|host|address|proxy)([_-]|$)", re.IGNORECASE)
 _VARIABLES = "env"
+_NOT_THERE = "take it out there, and write it into your own file"
+_CLOUDS: Mapping[str, tuple[frozenset[str], tuple[str, ...]]] = {
+    "AWS": (frozenset({"BEDROCK"}), ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK")),
+    "GOOGLE": (frozenset({"VERTEX", "GCLOUD", "CLOUDSDK", "GCE"}), ("GOOGLE_APPLICATION_CREDENTIALS",)),
+    "AZURE": (frozenset({"FOUNDRY"}), ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "ANTHROPIC_FOUNDRY_API_KEY")),
+}
+"""Of a cloud by the first word of its variables: other words that stand for it, and what every program of it signs in with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +58,52 @@ def mixed_secrets(layers: Sequence[Layer], agents: Mapping[str, AgentConfig], se
     return problems
 
 
-def lent_credentials(agent: AgentConfig, layers: Sequence[Layer], *, variables: Sequence[str], environ: Mapping[str, str], project: str) -> list[Problem]:
+def lent_credentials(
+    agent: AgentConfig,
+    layers: Sequence[Layer],
+    *,
+    variables: Sequence[str],
+    environ: Mapping[str, str],
+    project: str,
+    told: Iterable[tuple[str, Mapping[str, object]]] = (),
+) -> list[Problem]:
     """The same for what a provider takes by itself: from these variables, or from a login that it finds on the machine.
 
-    No problem where the project brings a credential of its own, which is used instead.
+    `told` are further variables that its program is given by the project, with where they stand. No problem where the project brings a credential
+    of its own, which is used instead.
     """
     given = list(_of_agent(agent, layers))
-    address = next((one for one in given if one.is_address and one.source == project and _concerns(one, variables)), None)
-    if address is None or not variables or any(one.is_secret and one.key != _VARIABLES and one.source == project for one in given):
-        return []
+    places = {_Given(_VARIABLES, name, value, project): place for place, table in told for name, value in table.items() if isinstance(value, str)}
+    given += places
+    for address in (one for one in given if one.is_address and one.source == project):
+        takes = _taken(address, variables)
+        if takes and (whose := _lent(takes, given, environ, project)):
+            place = f"agents.{agent.name}.{_path(address)}" if address not in places else f"{_path(address)} ({places[address]})"
+            mend = f"give it yourself, as in --set agents.{agent.name}.{_path(address)}=…, or take it out there and write it into your own file"
+            text = f"is from {project}, and {whose} would be sent there; {mend if address not in places else _NOT_THERE}"
+            return [Problem(project, place, text)]
+    return []
+
+
+def _taken(address: _Given, variables: Sequence[str]) -> Sequence[str]:
+    """The credentials that a provider would use there: at an option of its own or a proxy all, at a variable those of the same vendor or cloud."""
+    if address.key != _VARIABLES or address.name.lower().endswith("proxy"):
+        return variables
+    words = address.name.split("_")
+    for cloud, (names, credentials) in _CLOUDS.items():
+        if cloud == words[0] or not names.isdisjoint(words):
+            return credentials
+    return variables if words[0] in {name.partition("_")[0] for name in variables} else ()
+
+
+def _lent(takes: Sequence[str], given: Sequence[_Given], environ: Mapping[str, str], project: str) -> str | None:
+    """What of the user's would be used, in words; nothing where the project brings what is used instead."""
+    if any(one.is_secret and one.key != _VARIABLES and one.source == project for one in given):
+        return None
     set_here = [one.name for one in given if one.key == _VARIABLES]
-    lent = [name for name in variables if environ.get(name) and name not in set_here]
-    brings = any(one.key == _VARIABLES and one.name in variables and one.value and one.source == project for one in given)
-    if brings and not lent:
-        return []
-    what = f"what is in {', '.join(lent)}" if lent else "your login"
-    text = f"is from {project}, and {what} would be sent there; give it yourself, as in --set agents.{agent.name}.{_path(address)}=… or your own file"
-    return [Problem(project, f"agents.{agent.name}.{_path(address)}", text)]
-
-
-def _concerns(address: _Given, variables: Sequence[str]) -> bool:
-    """Whether the provider goes by it with such a credential: an option of its own, a proxy, or a variable of the same vendor (`ANTHROPIC_BASE_URL`)."""
-    vendors = {name.partition("_")[0] for name in variables}
-    return address.key != _VARIABLES or address.name.partition("_")[0] in vendors or address.name.lower().endswith("proxy")
+    lent = [name for name in takes if environ.get(name) and name not in set_here]
+    brings = any(one.key == _VARIABLES and one.name in takes and one.value and one.source == project for one in given)
+    return f"what is in {', '.join(lent)}" if lent else None if brings else "your login"
 
 
 def _mixed(owner: str, values: Iterator[_Given], project: str) -> list[Problem]:
@@ -81,7 +111,7 @@ def _mixed(owner: str, values: Iterator[_Given], project: str) -> list[Problem]:
     address = next((one for one in given if one.is_address and one.source == project), None)
     if address is None:
         return []
-    text = f"would be sent to the `{_path(address)}` of {project}; give both in one file, or the {_path(address)} yourself"
+    text = f"would be sent to the `{_path(address)}` of {project}; give both in one file, or the {_path(address)} with --set"
     return list(dict.fromkeys(Problem(one.source, f"{owner}.{one.key}", text) for one in given if one.is_secret and one.source != project))
 
 

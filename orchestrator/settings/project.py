@@ -13,11 +13,11 @@ from typing import Any
 from orchestrator.errors import ConfigError
 from orchestrator.settings.declarations import SETTINGS
 from orchestrator.settings.files import find_project_file, read_config, read_found, shown_path
-from orchestrator.settings.named_files import Places, ProjectPart, parts_at
+from orchestrator.settings.named_files import IsTrusted, Places, ProjectPart, parts_at
 from orchestrator.settings.placing import placed_command
 from orchestrator.settings.secrets import with_secrets
 from orchestrator.settings.tool_servers import TABLE
-from orchestrator.settings.trust import TrustStore
+from orchestrator.settings.trust import TrustStore, trust_key
 
 INSTRUCTIONS = "AGENTS.md"
 TEMPLATES = Path(".escalera", "templates")
@@ -46,6 +46,8 @@ class Project:
     """By which programs of agents go on their own account, also those above the project."""
     unreadable: tuple[Path, ...] = ()
     """Such files that cannot be accepted: pipes, devices, what is too large or not to be read."""
+    changed: tuple[Path, ...] = ()
+    """Named files that are used although they are not as they were accepted: what programs are given and may keep there."""
 
     @property
     def parts(self) -> tuple[ProjectPart, ...]:
@@ -68,10 +70,11 @@ class Project:
     @property
     def notice(self) -> str | None:
         """What to say about parts that are not accepted; about those that agents' programs obey, `unaccepted` says it where one is asked."""
-        waiting = [shown_path(Path(self.name(part))) for part in self._ours if not part.accepted]
-        if not waiting:
-            return None
-        return f"in {shown_path(self.root)} these are not trusted and therefore ignored: {', '.join(waiting)}. To accept them as they are: escalera trust"
+        waiting = [shown_path(Path(self.name(part))) for part in self._ours if part.pinned and not part.accepted]
+        changed = [shown_path(Path(self._name(path))) for path in self.changed]
+        texts = [f"these are not trusted and therefore ignored: {', '.join(waiting)}"] if waiting else []
+        texts += [f"these have changed since they were accepted, and are used as they are: {', '.join(changed)}"] if changed else []
+        return f"in {shown_path(self.root)} {'; '.join(texts)}. To accept them as they are: escalera trust" if texts else None
 
     def purpose(self, part: ProjectPart) -> str:
         """What it is there for, to follow its size."""
@@ -94,9 +97,20 @@ def project_of(workspace: Path, *, home: Path | None, trusted: TrustStore) -> Pr
     root = workspace if file is None else file.parent
     folders = [folder for folder in (workspace, *workspace.parents) if folder == root or root in folder.parents]
     found = (part for folder in folders for part in parts_at(root, [folder / INSTRUCTIONS], trusted.is_trusted))
-    named = () if file is None else tuple(_named(file, Places(root, workspace), trusted))
-    obeyed, unreadable = _obeyed(workspace, home, trusted)
-    return Project(root, next(found, None), tuple(parts_at(root, _templates(root), trusted.is_trusted)), named, obeyed, unreadable)
+    named = () if file is None else tuple(_named(file, Places(root, workspace, home), trusted))
+    known = trusted.list() if any(not part.pinned and not part.accepted for part in named) else {}
+    changed = tuple(part.path for part in named if not part.pinned and not part.accepted and trust_key(part.path) in known)
+    obeyed, unreadable = _obeyed(workspace, home, trusted.is_trusted)
+    return Project(root, next(found, None), tuple(parts_at(root, _templates(root), trusted.is_trusted)), named, obeyed, unreadable, changed)
+
+
+def obeyed_settings(workspace: Path, *, home: Path | None, is_trusted: IsTrusted) -> list[ProjectPart]:
+    """The settings that Claude Code goes by in a workspace; none where it runs without, since something of the kind is not accepted."""
+    parts, unreadable = _obeyed(Path(os.path.abspath(workspace)), home, is_trusted)
+    if unreadable or not all(part.accepted for part in parts):
+        return []
+    names = {path.name for path in OBEYED_SETTINGS}
+    return [part for part in parts if part.path.parent.name == ".claude" and part.path.name in names]
 
 
 def _templates(root: Path) -> list[Path]:
@@ -113,9 +127,9 @@ def _named(file: Path, places: Places, trusted: TrustStore) -> Iterator[ProjectP
     except ConfigError:
         return
     agents, servers = ([table for table in _tables(data.get(name)) if isinstance(table, Mapping)] for name in ("agents", TABLE))
-    commands = [{"args": _at(data, setting.path)} for setting in SETTINGS if setting.is_command]
+    commands = [{"command": places.placed_words(_at(data, setting.path))} for setting in SETTINGS if setting.is_command]
     found: dict[Path, ProjectPart] = {}
-    for values in (*agents, *(_with_program(table, places.root) for table in servers), *commands):
+    for values in (*agents, *(_with_program(table, places) for table in servers), *commands):
         found |= {part.path: part for part in places.named_parts(_with_references(values), trusted.is_trusted)}
     yield from found.values()
 
@@ -133,8 +147,8 @@ def _with_references(table: Mapping[str, Any]) -> Mapping[str, Any]:
     return wrapped
 
 
-def _with_program(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    return {key: placed_command([value], folder, None) if key == "command" else value for key, value in table.items()}
+def _with_program(table: Mapping[str, Any], places: Places) -> Mapping[str, Any]:
+    return {key: placed_command([value], places.root, places.home)[0] if key == "command" else value for key, value in table.items()}
 
 
 def _at(data: object, path: str) -> object:
@@ -143,7 +157,7 @@ def _at(data: object, path: str) -> object:
     return data
 
 
-def _obeyed(workspace: Path, home: Path | None, trusted: TrustStore) -> tuple[tuple[ProjectPart, ...], tuple[Path, ...]]:
+def _obeyed(workspace: Path, home: Path | None, is_trusted: IsTrusted) -> tuple[tuple[ProjectPart, ...], tuple[Path, ...]]:
     """Files that are there and can be accepted, wherever they lead, and those that cannot. What lies in the home folder itself is the user's own."""
     folders = list(takewhile(lambda folder: folder != home, (workspace, *workspace.parents)))
     top = next((number for number, folder in enumerate(folders) if os.path.lexists(folder / ".git")), 0)
@@ -163,7 +177,7 @@ def _obeyed(workspace: Path, home: Path | None, trusted: TrustStore) -> tuple[tu
         except ConfigError:
             unreadable.append(path)
         else:
-            parts.append(ProjectPart(path, content, trusted.is_trusted(path, content)))
+            parts.append(ProjectPart(path, content, is_trusted(path, content)))
     return tuple(parts), tuple(unreadable)
 
 

@@ -127,10 +127,12 @@ class Settings:
 
     def explain(self, path: str) -> Explained:
         """The value of a path, its source and what it shadows; `ConfigError` with the nearest path when there is no such."""
-        if path.startswith("agents."):
+        parts = path_parts(path)
+        if parts[0] == "agents" and len(parts) > 1:
             return self._explain_agent(path)
-        if path.startswith(f"{TABLE}."):
+        if parts[0] == TABLE and len(parts) > 1:
             return self._explain_server(path)
+        path = ".".join(parts)
         setting = _declared(path)
         return _explained(path, setting, self._effective(setting), self._given(path))
 
@@ -389,8 +391,8 @@ def _explained(path: str, setting: Setting, effective: tuple[str, SettingValue],
 
 
 def _shown(setting: Setting, value: SettingValue) -> Any:
-    """As it may be shown: a command may hold secrets like any other."""
-    return showable(setting.name, _json(value)) if setting.is_command else _json(value)
+    """As it may be shown: a command or an address in a list may hold secrets like any other."""
+    return showable(setting.name, _json(value)) if setting.type == "list" else _json(value)
 
 
 def _json(value: SettingValue) -> Any:

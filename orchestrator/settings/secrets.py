@@ -39,6 +39,19 @@ _OPTION = re.compile(r"(?P<flag>-[A-Za-z](?=[A-Z][A-Za-z0-9_-]{1,80}(?:=|: ))|--
 """A flag with its value in one word; of one letter also without a sign, as in `-HAuthorization: …`."""
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_.-]{0,80})(?P<sign>[=:] {0,4})(?P<text>.+)", re.DOTALL)
 _AUTHORIZED = re.compile(r"""(?P<name>\bauthorization["']?[ ]{0,2}[:=][ ]{0,2})(?P<text>[^"'\n*]{6,})""", re.IGNORECASE)
+_WEB_ADDRESS = re.compile(r"\b(https?|wss?)://[^\s\"'<>]+", re.IGNORECASE)
+_TELLING = re.compile(
+    r"""
+    (?P<name> --[a-z0-9-]{0,40}(?:key|token|secret|password|passwd|pass|auth)=
+      | (?<![A-Za-z0-9_-])(?:password|passwd|pwd|accountkey|sharedaccesskey)[ ]?=[ ]?
+      | (?<![A-Za-z0-9_-])x-api-key["']?[ ]{0,2}:[ ]{0,2}
+      | (?<![A-Za-z0-9_-])(?=sk-[a-z0-9_-]{16}|gh[opsur]_[a-z0-9]{20}|github_pat_[a-z0-9_]{20}|xox[a-z]-[a-z0-9-]{10}) )
+    (?P<text> (?![$*]) [^\s"';,&)]{3,} )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""In a line: options and parts of connection strings that are called so, and tokens that are known by how they begin."""
+_PASSWORD_FLAG = re.compile(r"--(auth|pass)")
 _HEADER_FLAGS = ("-H", "--header", "--headers")
 _ENV_FLAGS = ("-e", "--env")
 _OPEN_HEADERS = ("authorization", "cookie")
@@ -221,8 +234,11 @@ def _hidden_word(name: str, before: object, word: object, hide: Hide) -> Any:
     if not isinstance(word, str) or name in _CARRIERS:
         return hidden(name, word, hide)
     flag = before if isinstance(before, str) and before.startswith("-") else ""
-    if is_secret_name(flag) or (flag == "-k" and _OPAQUE.fullmatch(word)):
+    if is_secret_name(flag) or _PASSWORD_FLAG.fullmatch(flag) or (flag == "-k" and _OPAQUE.fullmatch(word)):
         return hide(flag, word)
+    if flag in ("-u", "--user") and ":" in word.partition("://")[0].rstrip(":"):
+        user, _, password = word.partition(":")
+        return f"{user}:{hide(flag, password)}" if password else word
     if (option := _OPTION.match(word)) is None:
         return _hidden_assignment(name, flag, word, hide)
     flag, text = option["flag"], word[option.end() :]
@@ -254,6 +270,8 @@ def _hidden_within(name: str, word: str, hide: Hide) -> Any:
 
     clear = _ASSIGNED.sub(assigned, word.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
     clear = _AUTHORIZED.sub(lambda match: match["name"] + hide("authorization", match["text"]), clear)
+    clear = _TELLING.sub(lambda match: match["name"] + hide(match["name"], match["text"]), clear)
+    clear = _WEB_ADDRESS.sub(lambda match: _OPAQUE_PART.sub(lambda part: hide(name, part[0]), match[0]), clear)
     return hidden(name, clear, hide)
 
 
@@ -324,6 +342,8 @@ def _leaves(value: object) -> Iterator[object]:
 
 
 def _carried(name: str, value: object) -> object:
+    if value is False:  # takes the variable away
+        return value
     if isinstance(value, Mapping) or is_secret_name(name):
         return _secret(value)
     return value

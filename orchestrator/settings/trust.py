@@ -39,7 +39,7 @@ class TrustStore:
 
     def is_trusted(self, file: Path, content: bytes) -> bool:
         """Whether the user accepted this file with exactly this content. A record that cannot be read accepts nothing."""
-        return self.list().get(_key(file)) == _hash(content)
+        return self.list().get(trust_key(file)) == _hash(content)
 
     def standing(self, path: str) -> Standing:
         """Whether a file that was accepted still is what was accepted."""
@@ -55,13 +55,13 @@ class TrustStore:
     def trust(self, file: Path, content: bytes) -> None:
         """Accept the file as it is now."""
         with locked(self._lock):
-            self._write({**self.list(), _key(file): _hash(content)})
+            self._write({**self.list(), trust_key(file): _hash(content)})
 
     def revoke(self, file: Path) -> bool:
         """Take it back; says whether there was anything to take back."""
         with locked(self._lock):
             accepted = self.list()
-            known = accepted.pop(_key(file), None) is not None
+            known = accepted.pop(trust_key(file), None) is not None
             if known:
                 self._write(accepted)
             return known
@@ -137,7 +137,7 @@ def _flat(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def _key(file: Path) -> str:
+def trust_key(file: Path) -> str:
     """Where the file stands, links of folders followed. A file that is a link itself is not what it leads to: its names count from here."""
     return os.path.join(os.path.realpath(file.parent), file.name)
 

@@ -20,15 +20,16 @@ from typing import Final, Literal
 HANG: Final = "hang"
 """Say nothing more, until it is ended."""
 FLOOD: Final = "flood"
-"""Write the piece before it again and again, every 10 ms, until it is ended."""
+"""Write the piece before it, which there has to be, again and again, every 10 ms, until it is ended."""
 DIE: Final = "die"
 """Be gone at once, as if killed."""
 READ_LINE: Final = "read_line"
+"""Read one line of standard input."""
 READ: Final = "read"
-"""Read one line of standard input, or the rest of it; a script with neither reads all of it before anything else."""
+"""Read the rest of standard input; a script with neither of these two reads all of it before anything else."""
 
 Step = bytes | int | Literal["hang", "flood", "die", "read_line", "read"]
-"""Bytes are written and flushed; a number is the exit code, else it is 0."""
+"""Bytes are written and flushed; a number ends it with that exit code, else that is 0. Nothing is written to standard error."""
 
 _PROGRAM = """
 import json, os, sys, time

@@ -17,7 +17,7 @@ from orchestrator.testing.fake_provider import says
 
 from .conftest import TOKEN, Home
 
-EXAMPLES = int(os.environ.get("ESCALERA_PROOF_REQUESTS", "1"))
+EXAMPLES = int(os.environ.get("ESCALERA_PROOF_REQUESTS", "5"))
 """Of each operation."""
 HEADERS = {"authorization": f"Bearer {TOKEN}", "host": "localhost"}
 UNTRIED = {"/v1/tasks"}

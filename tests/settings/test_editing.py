@@ -447,3 +447,32 @@ def test_a_role_of_a_built_in_agent_says_how_to_keep_it_when_the_first_agent_is_
 
     edit(sources(place), adding_agent("local", {"provider": "embedded"}, known=place.load().agents, workspace=place.workspace))
     assert edit(sources(place), change).changed
+
+
+@pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "PLAIN"])
+def test_false_takes_a_variable_away_in_a_file_by_a_flag_and_by_a_command(place: Place, name: str) -> None:
+    table = '[agents.cl]\nprovider = "claude-cli"\n'
+    place.user(f"{table}env = {{ {name} = false }}\n")
+    in_file = place.load().agents["cl"].options["env"]
+    place.user(table)
+    by_flag = place.load(sets=[f"agents.cl.env.{name}=false"]).agents["cl"].options["env"]
+    set_(place, f"agents.cl.env.{name}", "false")
+    by_command = place.load().agents["cl"].options["env"]
+
+    assert in_file == by_flag == by_command == {name: False}
+
+
+def test_a_setting_whose_path_is_in_quotes_is_explained_as_what_it_is(place: Place) -> None:
+    done = set_(place, 'limits."turn_timeout"', "5m")
+
+    assert (done.settings.explain('limits."turn_timeout"').path, done.settings.explain("limits.turn_timeout").value) == ("limits.turn_timeout", "5m")
+
+
+def test_a_password_in_a_wanted_plugins_address_is_neither_taken_nor_shown(place: Place) -> None:
+    wanted = "acme @ https://user:canary@host/x.whl"
+    with pytest.raises(ConfigError, match="a secret on the command line"):
+        set_(place, "plugins.wanted", wanted)
+    place.user(f'[plugins]\nwanted = ["{wanted}"]\n')
+
+    assert place.load().explain("plugins.wanted").value == ["acme @ https://***@host/x.whl"]
+    assert place.load().value("plugins.wanted") == (wanted,)

@@ -76,3 +76,81 @@ def test_only_what_is_accepted_as_it_is_may_be_named(root: Path, tmp_path: Path)
 
     with pytest.raises(ConfigError, match=r"notify.command \(file:x\): .*/tool.py is not accepted as it is now"):
         places.require_accepted("notify", *check)
+
+
+def test_what_a_program_writes_stops_nobody_and_what_it_runs_counts_as_accepted(root: Path, tmp_path: Path) -> None:
+    names = ("tool.py", "run", "notes.txt", "app.json", "memory.json", "notes.db", "claude.log")
+    values = {
+        "command": "python3.12",
+        "args": ["-u", "notes.txt", "tool.py", "--config", "app.json", "--db=notes.db", "--debug-file", "claude.log", "memory.json", "run"],
+        "env": {"MEMORY_FILE_PATH": "memory.json", "DB": "notes.db"},
+    }
+    trusted, places = TrustStore(tmp_path / "trust.json"), Places(root, root)
+    for name in names:
+        (root / name).write_text("x")
+
+    def refused() -> list[str]:
+        refused = []
+        for name in names:
+            (root / name).write_text("changed")
+            try:
+                places.require_accepted("s", values, {"args": "file:x", "env": "file:x"}, trusted.is_trusted)
+            except ConfigError:
+                refused.append(name)
+            (root / name).write_text("x")
+        return refused
+
+    for name in ("tool.py", "run", "notes.txt", "app.json"):
+        trusted.trust(root / name, b"x")
+    assert refused() == ["tool.py", "run", "notes.txt", "app.json"]
+    trusted.trust(root / "memory.json", b"x")
+    assert refused() == ["tool.py", "run", "notes.txt", "app.json"]
+
+
+def test_a_file_that_can_be_run_is_pinned_wherever_it_is_named(root: Path) -> None:
+    places = Places(root, root)
+    (root / "conf" / "a.json").chmod(0o755)
+    (root / "sub" / "data.dat").write_text("#!/bin/sh")
+
+    parts = places.named_parts({"env": {"A": "conf/a.json", "B": "sub/data.dat"}}, lambda *_: False)
+
+    assert [part.pinned for part in parts] == [True, True]
+
+
+def test_inline_json_runs_its_programs_and_keeps_its_data(root: Path) -> None:
+    server = '{"mcpServers": {"m": {"command": "sh", "args": ["conf/a.json"], "env": {"MEMORY": "sub/m.json", "N": "n.db"}}}}'
+    (root / "sub" / "m.json").write_text("{}")
+    (root / "n.db").write_text("")
+
+    parts = list(Places(root, root).named_parts({"extra_args": ["--mcp-config", server]}, lambda *_: False))
+
+    assert [(part.path.name, part.pinned) for part in parts] == [("a.json", True), ("m.json", False)]
+
+
+def test_a_changed_file_of_data_is_told_once_it_was_accepted_and_not_before(root: Path, tmp_path: Path) -> None:
+    (root / "escalera.toml").write_text('[mcp_servers.s]\ncommand = "server"\nenv = { MEMORY = "memory.json" }\n')
+    trusted = TrustStore(tmp_path / "trust.json")
+    (root / "memory.json").write_text("1")
+    assert project_of(root, home=None, trusted=trusted).notice is None
+
+    trusted.trust(root / "memory.json", b"1")
+    (root / "memory.json").write_text("2")
+
+    assert "these have changed since they were accepted, and are used as they are: memory.json" in str(project_of(root, home=None, trusted=trusted).notice)
+
+
+def test_a_name_in_the_home_folder_that_leads_into_the_project_is_one_of_its_files(root: Path, tmp_path: Path) -> None:
+    (root / "escalera.toml").write_text(
+        '[agents.a]\nprompt_file = "~/repo/conf/p.md"\ntoken_cmd = ["~/repo/run"]\n[mcp_servers.s]\ncommand = "~/repo/tool.py"\n'
+    )
+    (root / "conf" / "p.md").write_text("p")
+
+    project = project_of(root, home=tmp_path, trusted=TrustStore(tmp_path / "trust.json"))
+
+    assert [part.path for part in project.named] == [root / "conf" / "p.md", root / "run", root / "tool.py"]
+
+
+def test_words_stay_as_they_are_where_programs_run_beside_the_configuration(root: Path) -> None:
+    words = ("run", "-v", ".:/app", "image", "python", "tool.py", "--config=conf/a.json")
+
+    assert Places(root, root).placed("args", words) == words

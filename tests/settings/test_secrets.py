@@ -278,3 +278,23 @@ def test_a_secret_that_is_written_out_is_found_at_any_depth() -> None:
     assert not has_written_secret("api_key", {"env": "KEY"})
     assert not has_written_secret("headers", {"Authorization": {"cmd": ["pass", "x"]}, "x-team": "red"})
     assert not has_written_secret("model", "m")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["curl", "https://hooks.example.com/services/T0123/abcdefghij0123456789xyz"], ["curl", "https://hooks.example.com/services/T0123/***"]),
+        (["acme @ https://user:canary@host/x.whl"], ["acme @ https://***@host/x.whl"]),
+        (["git+https://host/acme@0123456789abcdef0123456789abcdef"], ["git+https://host/acme@0123456789abcdef0123456789abcdef"]),
+        (["sk-canary0123456789canary", "ghp_canary0123456789canary00", "xoxb-canary-0123"], ["***", "***", "***"]),
+        (["github_pat_canary0123456789canary", "sk-learn", "ghp_short"], ["***", "sk-learn", "ghp_short"]),
+        (
+            ["curl", "-u", "me:canary", "-u", "me", "--auth", "canary", "--pass", "canary"],
+            ["curl", "-u", "me:***", "-u", "me", "--auth", "***", "--pass", "***"],
+        ),
+        (["-c", "curl --api-key=canary -H 'X-Api-Key: canary' $URL"], ["-c", "curl --api-key=*** -H 'X-Api-Key: ***' $URL"]),
+        (["Server=db;Password=canary;Timeout=5", "tool --api-key=$KEY"], ["Server=db;Password=***;Timeout=5", "tool --api-key=$KEY"]),
+    ],
+)
+def test_words_that_give_a_secret_away_by_how_they_look_are_masked(words: list[str], shown: list[str]) -> None:
+    assert masked("args", words) == shown

@@ -102,7 +102,24 @@ def test_what_fails_or_is_no_plugin_is_not_wanted(elsewhere: Elsewhere, tmp_path
 
     assert "failed with exit code" in elsewhere.run("plugins", "install", "escalera-that-nobody-has", code=2)
     path = wheel(tmp_path, FILES)
-    assert "is no plugin of escalera" in elsewhere.run("plugins", "install", str(path), code=2)
+    said = elsewhere.run("plugins", "install", str(path), code=2)
+    assert "is no plugin of escalera" in said
+    assert f"pip uninstall --python {elsewhere.python} escalera-tiny" in said
     assert "is no plugin of escalera" in elsewhere.run("plugins", "remove", "httpx", code=2)
     assert "is no plugin of escalera" in elsewhere.run("plugins", "remove", "escalera", code=2)
     assert elsewhere.wanted() is None
+
+
+@pytest.mark.skipif(UV is None, reason="uv is not here")
+def test_inside_a_project_that_wants_plugins_ones_own_list_is_kept_and_nothing_but_requirements_is_installed(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    elsewhere.shell.configure('[plugins]\nwanted = ["escalera-own"]\n')
+    (elsewhere.shell.cwd / "escalera.toml").write_text('[plugins]\nwanted = ["escalera-theirs", "--index-url=http://127.0.0.1:9"]\n')
+    elsewhere.run("trust", "--yes")
+
+    elsewhere.run("plugins", "install", str(wheel(tmp_path, FILES | POINT)))
+    assert elsewhere.wanted() == ["escalera-own", f"escalera-tiny @ {(tmp_path / 'escalera_tiny-1.0-py3-none-any.whl').as_uri()}"]
+    said = elsewhere.run("plugins", "sync", "--dry-run", code=1)
+    assert f"pip install --python {elsewhere.python} escalera-theirs\n" in said
+    assert "'--index-url=http://127.0.0.1:9' is no requirement" in said
+    elsewhere.run("plugins", "remove", "escalera-tiny")
+    assert elsewhere.wanted() == ["escalera-own"]

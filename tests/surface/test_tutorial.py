@@ -65,7 +65,8 @@ def test_every_command_of_the_page_does_what_it_says(tmp_path: Path, environ: Ma
 
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     assert "WHO IS A CLEVER BIRD?" in done.stdout
+    assert "WHO IS THE CLEVEREST?" in done.stdout
     assert "streaming.answer         FAILED" in done.stdout
-    assert re.search(r"^parrot \(escalera-parrot 0\.1\.0\), kit \d+: 48 passed, 7 not claimed, 1 not shown$", done.stdout, re.MULTILINE)
-    assert re.search(r"^crow \(escalera-crow 0\.1\.0\), kit \d+: 50 passed, 5 not claimed, 1 not shown$", done.stdout, re.MULTILINE)
+    assert re.search(r"^parrot \(escalera-parrot 0\.1\.0\), kit \d+: 54 passed, 10 not claimed, 1 not shown$", done.stdout, re.MULTILINE)
+    assert re.search(r"^crow \(escalera-crow 0\.1\.0\), kit \d+: 57 passed, 7 not claimed, 1 not shown$", done.stdout, re.MULTILINE)
     assert [path.name for path in (tmp_path / "escalera-parrot" / "dist").iterdir()] == ["escalera_parrot-0.1.0-py3-none-any.whl"]

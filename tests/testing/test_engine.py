@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -131,3 +131,33 @@ def test_a_subject_is_a_kind_a_module_or_an_installed_name() -> None:
 def test_what_cannot_be_played_says_why() -> None:
     with pytest.raises(CannotPlay, match="does not play RateLimited"):
         Silent(Path()).fails(RateLimited)
+
+
+def test_a_choice_of_checks_that_names_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"there is no check streaming\.anser"):
+        conformance(Plain, only=("streaming.answer", "streaming.anser"))
+
+
+def test_what_a_check_builds_on_has_to_be_shown_first() -> None:
+    class Inexact(Plain):
+        exact = False
+
+    suite = Conformance(Inexact)
+
+    assert suite.result("streaming.text").status == "not_shown"
+    assert (suite.result("streaming.split").status, suite.result("streaming.split").detail) == ("not_shown", "since streaming.text was not passed")
+
+
+def test_a_protocol_that_cannot_carry_some_characters_is_not_asked_for_them() -> None:
+    class Lines(Plain):
+        loses = "\n\r"
+        given: ClassVar[list[str]] = []
+
+        def answers(self, text: str, *, usage: Usage | None = None) -> None:
+            self.given.append(text)
+
+    Conformance(Lines).result("streaming.text")
+
+    _, hard = Lines.given
+    assert "quoted" in hard
+    assert "\n" not in hard

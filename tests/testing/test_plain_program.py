@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,8 +55,30 @@ def test_it_shows_what_it_claims(monkeypatch: pytest.MonkeyPatch) -> None:
 
     failed = {result.check: result.detail for result in report.results if result.status == "failed"}
     assert failed == {}
+    assert {"programs.folder", "programs.missing"} <= {result.check for result in report.results if result.status == "passed"}
     claimed = {result.check for result in report.results if result.status != "not_claimed"}
     assert claimed & {"streaming.pieces", "streaming.early", "timers.first_byte", "timers.idle", "tools.calls", "usage.reported"} == set()
     assert {"cancel.silence", "cancel.nothing_left", "timers.turn", "programs.marked", "at_once.apart", "truncation.broken"} <= {
         result.check for result in report.results if result.status == "passed"
     }
+
+
+@pytest.mark.parametrize(
+    ("check", "right", "wrong"),
+    [
+        ("programs.folder", 'context.folders.get("command")', "None"),
+        ("programs.missing", 'InvalidRequest(f"{self._command[0]} cannot', 'Unavailable(f"{self._command[0]} cannot'),
+    ],
+)
+def test_a_program_that_is_looked_for_elsewhere_or_in_vain_is_named(check: str, right: str, wrong: str) -> None:
+    plugin: dict[str, Any] = {}
+    source = (PACKAGE / "escalera_command.py").read_text("utf-8")
+    assert right in source
+    exec(source.replace(right, wrong), plugin)  # noqa: S102 - the package is ours
+
+    class Faulty(CommandHarness):
+        kind = plugin["escalera_provider_kinds"]()[0]
+
+    suite = Conformance(Faulty)
+
+    assert (suite.result("streaming.answer").status, suite.result(check).status) == ("passed", "failed")

@@ -14,8 +14,13 @@ def conformance(harness: type[Harness], *, only: Collection[str] = ()) -> Callab
 
     `only` names the checks to be made, for a second harness that is dear; without it they all are.
     What the provider does not claim and what the harness cannot play is skipped, and says so.
+    Raises `ValueError` for a name in `only` that is no check's.
     """
     import pytest
+
+    unknown = sorted(set(only) - {check.name for check in CHECKS})
+    if unknown:
+        raise ValueError(f"there is no check {', '.join(unknown)}; docs/provider-checks.md has them all")
 
     suites: list[Conformance] = []
 

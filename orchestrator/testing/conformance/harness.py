@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from orchestrator.errors import ProviderError
 from orchestrator.messages import ToolCall, Usage
@@ -28,11 +28,16 @@ class Harness:
     secrets: ClassVar[Sequence[str]] = ()
     """The credentials among the options: they may show up nowhere."""
     exact: ClassVar[bool] = True
-    """Whether the backend says the text that it is given; not so for a real model, whose words are its own."""
+    """Whether the backend says the text that it is given, character by character, whenever it is told to. Not so for a real model, whose
+    words are its own: without it `streaming.text`, `streaming.space`, `streaming.split`, `timers.idle`, `usage.unknown`, `at_once.apart` and
+    `at_once.cancel` are not shown, and no other check compares texts. A protocol that cannot carry some characters stays exact: it says so by `loses`.
+    """
+    loses: ClassVar[str] = ""
+    """Characters that the backend's protocol cannot carry, such as the line breaks where each line is a piece: no text that it is to say has them."""
     pace: ClassVar[float] = 0.3
     """Seconds within which the backend gives a sign of life when it is well: the timers under test are set to that."""
     release_limit: ClassVar[float] = 2.0
-    """Seconds within which a cancelled turn has to have ended and let go of everything; 6 for a program (page 7)."""
+    """Seconds within which a cancelled turn has to have ended and let go of everything; 6 for a program."""
     limit: ClassVar[float] = 30.0
     """Seconds after which a turn that should end by itself is taken to hang."""
     samples: ClassVar[int] = 24
@@ -64,6 +69,10 @@ class Harness:
     def received(self) -> object:
         """What the last call brought: the parsed body, for a preview with a `body`, or the text of the standard input."""
         raise CannotPlay("the harness does not tell what was received")
+
+    def received_head(self) -> Mapping[str, Any]:
+        """Of the last call over HTTP its `method`, its `url` (or the path alone) and its `headers`: what a preview shows beside the body."""
+        raise CannotPlay("the harness does not tell how the call was addressed")
 
     # -- situations
 
@@ -105,6 +114,10 @@ class Harness:
     def withdraws(self, void: str, text: str) -> None:
         """It says `void`, which turns out not to count, and then answers with `text` within the same call."""
         raise CannotPlay("the harness does not play `withdraws`")
+
+    def reasons(self, thought: str, text: str) -> None:
+        """It thinks `thought` aloud, which is no part of the answer, and then answers with `text`."""
+        raise CannotPlay("the harness does not play `reasons`")
 
     # -- the answer in bytes, for backends that can be scripted to the byte
 

@@ -31,6 +31,11 @@ class Noted(Wire):
     def __init__(self) -> None:
         self.notes: dict[str, list[bytes]] = {"sent": [], "received": []}
         self.hidden: list[str] = []
+        self.begun_first = False
+        """Whether a call was begun before anything was told of it."""
+
+    def begin(self) -> None:
+        self.begun_first = self.begun_first or not any(self.notes.values())
 
     def hide(self, *secrets: str) -> None:
         self.hidden += secrets
@@ -59,9 +64,10 @@ class Stage:
     def provider(self) -> Provider:
         return self.made()
 
-    def made(self) -> Provider:
-        """A provider as the core makes it."""
-        return self.kind.factory(self.checked_options(self.harness.options()), self.context)
+    def made(self, options: Mapping[str, object] | None = None, folders: Mapping[str, str] | None = None) -> Provider:
+        """A provider as the core makes it, of the harness's options or of others."""
+        checked = self.checked_options(self.harness.options() if options is None else options)
+        return self.kind.factory(checked, replace(self.context, folders=folders or {}))
 
     def checked_options(self, options: Mapping[str, object]) -> Any:  # an instance of the kind's own model
         return self.kind.options.model_validate(dict(options))

@@ -68,6 +68,10 @@ class OpenAIHarness(Harness):
     def received(self) -> object:
         return self._server.requests[-1].body
 
+    def received_head(self) -> Mapping[str, Any]:
+        last = self._server.requests[-1]
+        return {"method": last.method, "url": last.path, "headers": last.headers}
+
     # -- situations
 
     def answers(self, text: str, *, usage: Usage | None = None) -> None:
@@ -103,6 +107,10 @@ class OpenAIHarness(Harness):
     def withdraws(self, void: str, text: str) -> None:
         """Text turns out to have been thinking, which the chat template had opened."""
         self._server.add(sse(*(chunk({"content": piece}) for piece in (void, "\n</think>", "\n\n", text)), chunk({}, finish_reason="stop")))
+
+    def reasons(self, thought: str, text: str) -> None:
+        said = [chunk({"reasoning": thought[:9]}), chunk({"reasoning": thought[9:]}), chunk({"content": text})]
+        self._server.add(sse(*said, chunk({}, finish_reason="stop")))
 
     # -- bytes
 

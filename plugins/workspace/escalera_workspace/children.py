@@ -61,7 +61,10 @@ class _Output:
 
 
 def run_bounded(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], seconds: float, cancel: Cancel, hands_on: Sequence[int] = ()) -> Run:
-    """Run it to its end, or to the end of its time or of the turn; nothing of it runs on afterwards. Raises `OSError` where it cannot be started."""
+    """Run it to its end, or to the end of its time or of the turn. Raises `OSError` where it cannot be started.
+
+    Nothing of it runs on afterwards that bears its mark or stayed in its process group; what does neither, only a sandbox ends.
+    """
     mark, began, output = str(uuid.uuid4()), time.monotonic(), _Output()
     child = subprocess.Popen(
         argv,

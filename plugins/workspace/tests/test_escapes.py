@@ -139,6 +139,21 @@ def test_a_file_that_may_lie_outside_as_well_is_asked_about_before_it_is_read(wo
     assert "1 files were left out" in work.call("search", pattern="secret")
 
 
+def test_nothing_is_said_of_what_it_holds_before_it_is_asked_about(work: Work) -> None:
+    os.link(work.outside / "secret.txt", work.root / "hard")
+    work.user.says_yes = False
+
+    refused = [
+        work.refused("edit_file", path="hard", old_text="the secret", new_text="x"),
+        work.refused("edit_file", path="hard", old_text="a wrong guess", new_text="x"),
+        work.refused("write_file", path="hard", content="the secret\n"),
+        work.refused("write_file", path="hard", content="a wrong guess\n"),
+    ]
+
+    assert refused == ["the user said no"] * 4
+    assert [act.verb for act in work.user.acts] == ["read", "read", "write", "write"]
+
+
 def test_writing_to_it_leaves_its_other_names_as_they_were(work: Work) -> None:
     os.link(work.outside / "secret.txt", work.root / "hard")
 

@@ -1,10 +1,11 @@
 """Any program as an agent: it reads the conversation from its standard input, and what it prints is the answer."""
 
+import os
 import shutil
 import subprocess
 from subprocess import PIPE
 
-from orchestrator.errors import TimedOut, Unavailable
+from orchestrator.errors import InvalidRequest, TimedOut, Unavailable
 from orchestrator.hookspecs import hookimpl
 from orchestrator.messages import Text
 from orchestrator.providers import SESSION_MARK, Capabilities, CheckResult, Finished, MessageDone, ProviderKind
@@ -14,7 +15,7 @@ class CommandProvider:
     capabilities = Capabilities(streams=False, reports_usage=False)
 
     def __init__(self, options, context):
-        self.model, self._command = None, options.command
+        self.model, self._command = None, placed(options.command, context.folders.get("command"))
         self._environ = {name: value for name, value in context.environ.items() if value not in context.secret_values}
 
     def preview(self, request):
@@ -27,7 +28,7 @@ class CommandProvider:
         try:
             child = subprocess.Popen(self._command, stdin=PIPE, stdout=PIPE, cwd=request.workspace, env=environ, encoding="utf-8", errors="replace")
         except OSError as error:
-            raise Unavailable(f"{self._command[0]} cannot be started: {error.strerror}") from error
+            raise InvalidRequest(f"{self._command[0]} cannot be started: {error.strerror}") from error
         forget = cancel.on_cancel(child.kill)
         try:
             answer, _ = child.communicate(self.preview(request)["stdin"], timeout=request.timeouts.turn)
@@ -45,7 +46,12 @@ class CommandProvider:
 
     def check(self):
         found = shutil.which(self._command[0], path=self._environ.get("PATH"))
-        return CheckResult(True, "works", found) if found else CheckResult(False, "not_installed", f"there is no {self._command[0]} on PATH")
+        return CheckResult(True, "works", found) if found else CheckResult(False, "not_installed", f"there is no program {self._command[0]}")
+
+
+def placed(command, folder):
+    """A relative program starts from the folder of the file that gives it; one without a slash is looked up on PATH."""
+    return [os.path.join(folder, command[0]) if folder and "/" in command[0] else command[0], *command[1:]]
 
 
 @hookimpl

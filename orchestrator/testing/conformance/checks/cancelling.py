@@ -82,11 +82,11 @@ def _warm(stage: Stage) -> None:
 
 CHECKS = (
     Check("cancel.before", "a turn that was cancelled before it began sends nothing", before),
-    Check("cancel.silence", "it ends in time while the backend says nothing", in_silence),
-    Check("cancel.stream", "it ends in time in the middle of an answer", in_the_stream, streams, ("streaming.early", "cancel.silence")),
-    Check("cancel.flood", "it ends in time while the backend never pauses", in_a_flood, streams, ("streaming.early", "cancel.silence")),
+    Check("cancel.stream", "it ends in time in the middle of an answer", in_the_stream, streams, ("streaming.early",)),
+    Check("cancel.silence", "it ends in time while the backend says nothing", in_silence, needs=("streaming.answer", "cancel.stream")),
+    Check("cancel.flood", "it ends in time while the backend never pauses", in_a_flood, streams, ("streaming.early", "cancel.stream")),
     Check("cancel.nothing_left", "a cancelled turn leaves no thread, program, socket or pipe", nothing_left, needs=("leftovers.answer", "cancel.silence")),
-    Check("cancel.closed", "an iterator that is closed lets go of everything", closed, streams, ("streaming.early", "cancel.nothing_left")),
+    Check("cancel.closed", "an iterator that is closed lets go of everything", closed, streams, ("streaming.early", "leftovers.answer")),
     Check("leftovers.answer", "a turn that succeeded leaves nothing open", after_an_answer),
     Check("leftovers.failure", "a turn whose connection broke leaves nothing open", after_a_failure, needs=("leftovers.answer", "truncation.broken")),
 )

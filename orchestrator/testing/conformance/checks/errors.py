@@ -21,6 +21,7 @@ from orchestrator.errors import (
     Unavailable,
 )
 from orchestrator.testing.conformance.checks.check import Check
+from orchestrator.testing.conformance.harness import CannotPlay
 from orchestrator.testing.conformance.stage import Stage
 from orchestrator.testing.conformance.turns import Fault
 
@@ -56,6 +57,22 @@ def names_the_wait(stage: Stage) -> None:
         raise Fault(f"the backend named a wait of {WAIT:g} s, and `retry_after` is {wait}")
 
 
+def may_be_sent_again(stage: Stage) -> None:
+    """Where nothing of an answer had come, the core may send again."""
+    played = 0
+    for error in (Overloaded, Unavailable, RateLimited):
+        try:
+            stage.harness.fails(error)
+        except CannotPlay:
+            continue
+        played += 1
+        turn = stage.run()
+        if isinstance(turn.error, ProviderError) and turn.error.emitted and not turn.has_begun:
+            raise Fault(f"nothing of an answer had come, and its {type(turn.error).__name__} says `emitted`: it would never be sent again")
+    if not played:
+        raise CannotPlay("the harness plays no failure that may pass by itself")
+
+
 def empty(stage: Stage) -> None:
     """Where nothing was said at all, the core raises it instead of the provider."""
     stage.harness.fails(EmptyAnswer)
@@ -70,6 +87,7 @@ def _of(error: type[ProviderError]) -> Callable[[Stage], None]:
 
 CHECKS = (
     *(Check(f"errors.{error.__name__}", f"a failure of that class is `{error.__name__}`", _of(error)) for error in PLAYED),
-    Check("errors.EmptyAnswer", "an answer that holds nothing is `EmptyAnswer`, or an end without a message's text", empty),
+    Check("errors.EmptyAnswer", "an answer that holds nothing is `EmptyAnswer`; or it ends without one, and the core says so", empty),
+    Check("errors.emitted", "a failure before anything came does not say `emitted`", may_be_sent_again),
     Check("errors.retry_after", "a named wait stands in `retry_after`", names_the_wait, needs=("errors.RateLimited",)),
 )

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from orchestrator.providers import CheckResult
-from orchestrator.testing.conformance.checks.check import Check
+from orchestrator.testing.conformance.checks.check import Check, NotClaimed
 from orchestrator.testing.conformance.checks.streaming import ANSWER
 from orchestrator.testing.conformance.harness import CannotPlay
-from orchestrator.testing.conformance.stage import Stage
+from orchestrator.testing.conformance.stage import Noted, Stage
 from orchestrator.testing.conformance.turns import Fault
 
 _IMPORTING = """
@@ -66,6 +67,53 @@ def preview_is_true(stage: Stage) -> None:
         raise Fault("what was sent is not what the preview shows")
 
 
+def head_is_true(stage: Stage) -> None:
+    """Method, address and headers, of which a preview may leave out what the library adds."""
+    request = stage.request()
+    preview = stage.provider.preview(request)
+    if "url" not in preview:
+        raise NotClaimed("its preview names no `url`")
+    stage.harness.answers(ANSWER)
+    stage.run(request).succeeded()
+    received = stage.harness.received_head()
+    if preview.get("method", received["method"]) != received["method"]:
+        raise Fault(f"the preview shows {preview['method']}, and {received['method']} was sent")
+    shown, came = (_path(str(one["url"])) for one in (preview, received))
+    if shown != came:
+        raise Fault(f"the preview shows {shown}, and {came} was asked for")
+    sent = {name.lower(): value for name, value in received["headers"].items()}
+    for name, value in preview.get("headers", {}).items():
+        _is_sent(stage, name, str(value), sent.get(name.lower()))
+
+
+def _is_sent(stage: Stage, name: str, shown: str, sent: str | None) -> None:
+    if sent is None:
+        raise Fault(f"the preview shows the header {name}, which was not sent")
+    before, masked, after = shown.partition("***")
+    if shown != sent and not (masked and sent.startswith(before) and sent.endswith(after)):
+        raise Fault(f"the header {name} was sent as something else than the preview shows")
+    if masked and stage.harness.secrets and not any(secret in sent for secret in stage.harness.secrets):
+        raise Fault(f"the preview shows *** in the header {name}, and what was sent there is none of the harness's `secrets`")
+
+
+def _path(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
+
+
+def wire_is_told(stage: Stage) -> None:
+    noted = Noted()
+    stage.harness.answers(ANSWER)
+    stage.run(stage.request(wire=noted)).succeeded()
+    if not any(noted.notes.values()):
+        raise NotClaimed("it tells `request.wire` nothing, and `session show --wire` shows nothing")
+    for side, notes in noted.notes.items():
+        if not notes:
+            raise Fault(f"nothing was told as {side} with `request.wire.{side}(…)`")
+    if not noted.begun_first:
+        raise Fault("`request.wire.begin()` was not called before what was sent: of a call that is sent again, both would be kept as one")
+
+
 def check_spends_nothing(stage: Stage) -> None:
     stage.harness.is_well()
     before = stage.harness.calls()
@@ -99,5 +147,7 @@ CHECKS = (
     Check("options.strict", "a misspelt option is refused by its name", options_are_strict, needs=()),
     Check("preview.opens_nothing", "making a provider and a preview opens nothing", preview_opens_nothing, needs=()),
     Check("preview.true", "a preview is what is sent", preview_is_true),
+    Check("preview.head", "it is sent by the method, to the address and with the headers of the preview", head_is_true, needs=("preview.true",)),
+    Check("wire.begun", "what is sent and received is told to `request.wire`, behind a `begin()`", wire_is_told),
     Check("check.free", "`check` finds a backend that is well and spends no tokens", check_spends_nothing, needs=()),
 )

@@ -93,7 +93,7 @@ def _failed_turns(stage: Stage) -> list[Turn]:
 
 def _secrets(stage: Stage) -> Sequence[str]:
     if not stage.harness.secrets:
-        raise NotClaimed("the harness names no secrets")
+        raise CannotPlay("the harness names no `secrets`")
     return stage.harness.secrets
 
 

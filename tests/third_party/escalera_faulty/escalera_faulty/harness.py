@@ -72,6 +72,11 @@ class FaultyHarness(Harness):
         """The body of the last one."""
         return self._server.requests[-1].body
 
+    def received_head(self) -> Mapping[str, Any]:
+        """How the last one was addressed."""
+        last = self._server.requests[-1]
+        return {"method": last.method, "url": last.path, "headers": last.headers}
+
     # -- situations
 
     def answers(self, text: str, *, usage: Usage | None = None) -> None:
@@ -112,6 +117,10 @@ class FaultyHarness(Harness):
     def withdraws(self, void: str, text: str) -> None:
         """The backend begins its answer again."""
         self._plays({"text": void}, {"void": True}, {"text": text}, {"end": "stop"})
+
+    def reasons(self, thought: str, text: str) -> None:
+        """It thinks before it answers."""
+        self._plays({"thought": thought[:9]}, {"thought": thought[9:]}, {"text": text}, {"end": "stop"})
 
     def wire(self, text: str) -> bytes:
         """The bytes of a proper answer."""

@@ -23,7 +23,7 @@ from orchestrator.errors import (
     Unavailable,
 )
 from orchestrator.messages import Part, Reasoning, Text, ToolCall, ToolResult, Usage
-from orchestrator.providers import Event, Finished, MessageDone, Request, TextDelta, UsageReport, Withdrawn
+from orchestrator.providers import Event, Finished, MessageDone, ReasoningDelta, Request, TextDelta, UsageReport, Withdrawn
 
 FAILURES: dict[str, type[ProviderError]] = {
     "auth": AuthFailed,
@@ -65,7 +65,7 @@ class Answer:
         self._calls: list[ToolCall] = []
         self._usage: Usage | None = None
         self._end: str | None = None
-        self.text = ""
+        self.text = self.thought = ""
 
     @property
     def ended(self) -> bool:
@@ -83,11 +83,17 @@ class Answer:
             return  # the last one, cut off: without the end mark, `finish` says so
         told = _object(line)
         if isinstance(told.get("text"), str):
+            if self.fault == "strips_the_answer" and not self.text:
+                told["text"] = told["text"].lstrip()
             self.text += told["text"]
             if self.fault in ("shows_nothing_early", "shows_behind_the_message"):
                 self.pieces.append(told["text"])
             else:
                 yield TextDelta(told["text"])
+        elif isinstance(told.get("thought"), str):
+            self.thought += told["thought"]
+            if self.fault != "shows_no_reasoning":
+                yield ReasoningDelta(told["thought"])
         elif told.get("void"):
             yield from self._withdraw()
         elif isinstance(told.get("tool_call"), dict):
@@ -108,8 +114,9 @@ class Answer:
             self._end = "stop"
         if self._end is None:
             raise Incomplete("the answer broke off before its end", partial=self.text)
-        parts: list[Part] = [*([Text(self.text)] if self.text else []), *self._calls]
-        if not parts:
+        thought = [Reasoning(self.thought, model=self._model)] if self.thought and self.fault != "keeps_no_reasoning" else []
+        parts: list[Part] = [*thought, *([Text(self.text)] if self.text else []), *self._calls]
+        if not self.text and not self._calls:
             raise EmptyAnswer("the backend ended its answer without having said anything")
         if self.fault == "shows_nothing_early":
             yield from map(TextDelta, self.pieces)
@@ -124,11 +131,11 @@ class Answer:
 
     def _withdraw(self) -> Iterator[Event]:
         """The backend begins again: what was shown of this answer is void."""
-        if self.text:
+        if self.text or self.thought:
             yield Withdrawn()
             if self.fault == "shows_withdrawn_text_again":
                 yield TextDelta(self.text)
-        self.text, self._calls = "", []
+        self.text, self.thought, self._calls = "", "", []
 
 
 def _part(part: Part) -> dict[str, Any] | None:

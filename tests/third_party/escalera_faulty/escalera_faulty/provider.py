@@ -40,11 +40,10 @@ class Head:
 class FaultyProvider:
     """One agent on one server. Opens nothing until `run` or `check`, and keeps nothing between two calls."""
 
-    capabilities = Capabilities(takes_tools=True)
-
     def __init__(self, options: Options, context: AgentContext) -> None:
         self._options = options
         self._fault = options.fault
+        self.capabilities = Capabilities(takes_tools=True, streams=self._fault != "does_not_say_that_it_streams")
         self._shared = Answer(options.model)
         self._kept: list[object] = []
 
@@ -73,8 +72,8 @@ class FaultyProvider:
             try:
                 yield from self._events(exchange, answer, where)
             except ProviderError as error:
-                self._spoil(error)
                 error.agent, error.partial, error.emitted = request.agent, error.partial or answer.text, answer.emitted
+                self._spoil(error)
                 raise
 
             finally:
@@ -89,6 +88,8 @@ class FaultyProvider:
                 error.args = (f"{error.message} (the key was {self._key()})",)
             case "takes_429_for_final" if isinstance(error, RateLimited):
                 raise InvalidRequest(error.message) from error
+            case "always_says_emitted":
+                error.emitted = True
             case "forgets_the_wait" if isinstance(error, RateLimited):
                 error.retry_after = None
             case "raises_what_it_likes" if isinstance(error, OutOfFunds):
@@ -141,11 +142,13 @@ class FaultyProvider:
             opened = connection.sock
             opened.settimeout(None)  # the timers are those of the exchange
             stop.hold(partial(_shut, opened))
-            request.wire.begin()
+            if self._fault != "never_begins_the_wire":
+                request.wire.begin()
             request.wire.sent(str(self._headers(self._key())) if self._fault == "notes_its_key" else body)
             if self._fault == "leaves_a_connection_open":
                 self._kept.append(opened.dup())
-            connection.request("POST", self._path("/chat"), body, self._headers(self._key()))
+            path = "/elsewhere" if self._fault == "asks_another_address" else "/chat"
+            connection.request("POST", self._path(path), body, self._headers(None if self._fault == "sends_no_key" else self._key()))
             with connection.getresponse() as response:
                 yield Head(response.status, {name.lower(): value for name, value in response.headers.items()})
                 for line in response:
