@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import ConfigError, NotFound, UsageError
 from orchestrator.messages import well_formed
 from orchestrator.needs import stand_of
 from orchestrator.percepts import CORE_WEIGHT, MAX_CONTENT, Edge, EdgeKind, Percept
 from orchestrator.premises import Premises
-from orchestrator.session import Role, Session
+from orchestrator.session import Role, Session, TurnLog
 from orchestrator.settings.problems import did_you_mean, nearest
+from orchestrator.standing import Standing
 from orchestrator.store import Store
 
 if TYPE_CHECKING:
@@ -71,21 +72,23 @@ def explained(premises: Premises, store: Store, prompt: str, *, agent: str | Non
     premises.settings.agent(name)
     with store.snapshot():
         session = found_session(premises, store, ref)
-        need = None if session is None else stand_of(premises, session, store.log(session.id)).session.need
-        return told_to(premises, store, name, prompt, session, None if need is None else need.text)
+        log = None if session is None else store.log(session.id)
+        stand = None if session is None or log is None else stand_of(premises, session, log)
+        return told_to(premises, store, name, prompt, stand, log)
 
 
-def told_to(premises: Premises, store: Store, agent: str, prompt: str, session: Session | None, need: str | None, *, explain: bool = True) -> Told:
-    """What `agent` would be told of `session` and of what is global, and unless it is not to `explain` also what not.
+def told_to(premises: Premises, store: Store, agent: str, prompt: str, stand: Standing | None, log: TurnLog | None, *, explain: bool = True) -> Told:
+    """What `agent` would be told in the next turn of a session, or of a new one, and unless it is not to `explain` also what not.
 
     Nobody is called, and no fact counts as used.
     """
+    from orchestrator.context.delivery import new_percepts, stated_marks
     from orchestrator.memory.inject import select
 
     role = Role.PRIMARY if agent == premises.settings.explain("primary").value else Role.ESCALATION
     limits = premises.settings.limits(agent)
-    workspace, identity = (premises.workspace, None) if session is None else (session.workspace, session.id)
-    stated = _stated(session, agent, workspace)
+    workspace, identity, need = (premises.workspace, None, None) if stand is None else (stand.session.workspace, stand.session.id, stand.session.need)
+    delivered, goes_on = ({}, False) if stand is None or log is None else _delivered(premises, stand, log, agent, role)
     with store.snapshot():
         chosen = select(
             store.recall,
@@ -95,22 +98,25 @@ def told_to(premises: Premises, store: Store, agent: str, prompt: str, session: 
             session=identity,
             limits=limits,
             prompt=prompt,
-            need=need,
-            stated=stated,
+            need=None if need is None else need.text,
+            stated=stated_marks(delivered),
             explain=explain,
         )
         there = {percept.id: percept for percept in store.percepts(session=identity)} if explain else {}
+    sent = new_percepts(chosen.sent, delivered) if goes_on else chosen.sent
+    again = tuple((percept, "already told") for percept in chosen.sent if percept not in sent) if explain else ()
     withheld = tuple((there[identity], why) for identity, why in chosen.withheld if identity in there)
-    return Told(agent, tuple((percept, chosen.scores[percept.id]) for percept in chosen.sent), withheld)
+    return Told(agent, tuple((percept, chosen.scores[percept.id]) for percept in sent), (*again, *withheld))
 
 
-def _stated(session: Session | None, agent: str, workspace: str) -> set[str]:
-    """What the agent has said itself in its conversation of this workspace."""
-    from orchestrator.context.delivery import stated_marks
-    from orchestrator.workspaces import same_workspace
+def _delivered(premises: Premises, stand: Standing, log: TurnLog, agent: str, role: Role) -> tuple[Mapping[str, Any], bool]:
+    """What the agent's own conversation has been told, and whether the next turn tells only what is new in it. Without one no agent is built."""
+    from orchestrator.planning.case import delivered_before
 
-    own = () if session is None else session.external_sessions
-    return {mark for one in own if one.agent == agent and same_workspace(one.workspace, workspace) for mark in stated_marks(one.delivered)}
+    workspace = stand.session.workspace
+    if not any(known.agent == agent for known in stand.session.external_sessions):
+        return {}, False
+    return delivered_before(stand, log, premises.crew(workspace, with_secrets=False).agent(agent), role, workspace=workspace)
 
 
 def why_document(told: Told) -> WhyDocument:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from orchestrator.attachments import without_attachments
 from orchestrator.context.delivery import stated_marks
@@ -136,11 +136,15 @@ class Case:
 
     @property
     def external(self) -> ExternalSession | None:
-        """The external session that this turn goes on in; a primary's is never stale (page 2)."""
-        if not self.keeps_conversation or self.lost_memory or self.mode in (Mode.FIRST, Mode.FRESH_START):
+        """The external session that this turn goes on in."""
+        if self.lost_memory or self.mode in (Mode.FIRST, Mode.FRESH_START):
             return None
-        own = own_sessions(self.stand.session, self.log, self.agent.name, self.way.role)
-        return resumable_session(own, self.workspace, self.agent.config_dir)
+        return _own_conversation(self.stand, self.log, self.agent, self.way.role, self.workspace)
+
+    @property
+    def delivered(self) -> Mapping[str, Any]:
+        """What that has been told; empty without one."""
+        return {} if self.external is None else self.external.delivered
 
     @property
     def takes_tools(self) -> bool:
@@ -151,6 +155,27 @@ class Case:
     def hands_over(self) -> bool:
         """Whether the agent can give the turn away: a primary, to an escalation agent that there is."""
         return self.way.role is Role.PRIMARY and self.counterpart is not None
+
+
+def delivered_before(stand: Standing, log: TurnLog, agent: Agent, role: Role, *, workspace: str) -> tuple[Mapping[str, Any], bool]:
+    """What the conversation has been told that the agent's next turn would go on in, and whether it is told only what is new there.
+
+    As in a `Case` of a turn that nobody asks to begin afresh.
+    """
+    mode = None
+    if role is Role.ESCALATION:
+        mode = decide(_facts(stand, log, agent, workspace=workspace, conversation_lost=False), agent.limits, Flags()).mode
+    if mode in (Mode.FIRST, Mode.FRESH_START):
+        return {}, False
+    external = _own_conversation(stand, log, agent, role, workspace)
+    return ({}, False) if external is None else (external.delivered, mode is not Mode.RETURNING)
+
+
+def _own_conversation(stand: Standing, log: TurnLog, agent: Agent, role: Role, workspace: str) -> ExternalSession | None:
+    """The agent's own one that could go on; a primary's is never stale (page 2)."""
+    if not agent.provider.capabilities.keeps_conversation:
+        return None
+    return resumable_session(own_sessions(stand.session, log, agent.name, role), workspace, agent.config_dir)
 
 
 def case_of(
@@ -214,7 +239,7 @@ def _chosen(case: Case, memory: Memory, *, explain: bool) -> Chosen:
         limits=agent.limits,
         prompt=case.wish.said,
         need=None if case.need is None else case.need.text,
-        stated=stated_marks({} if case.external is None else case.external.delivered),
+        stated=stated_marks(case.delivered),
         explain=explain,
     )
 

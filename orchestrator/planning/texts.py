@@ -133,7 +133,7 @@ class Writer:
 
     @property
     def _delivered(self) -> Mapping[str, Any]:
-        return self._case.external.delivered if self._case.external is not None else {}
+        return self._case.delivered
 
     def _percepts(self) -> tuple[Percept, ...]:
         """All of them, but for an agent that goes on in its own conversation: those it was not told yet (page 2)."""

@@ -182,10 +182,10 @@ class Conversation:
     def telling(self, agent: str, prompt: str, *, explain: bool = True) -> Told:
         """Which facts the agent would be told in the next turn, with that prompt; without one as far as the need says. And which not, if that is to be told."""
         with self.store.snapshot():
-            session = self.header()
-            stated = stand_of(self.front, session, self._log(), loaded=self._loaded).session.need
-            need = None if stated is None else stated.text
-            return told_to(self.front, self.store, agent, prompt or need or "", session, need, explain=explain)
+            log = self._log()
+            stand = stand_of(self.front, self.header(), log, loaded=self._loaded)
+            need = "" if stand.session.need is None else stand.session.need.text
+            return told_to(self.front, self.store, agent, prompt or need, stand, log, explain=explain)
 
     def tell_news(self) -> None:
         """Say which turns other processes took since we looked last."""
