@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
@@ -188,14 +189,22 @@ def _done(this: _Run) -> int:
     except ReaderGone:
         return 0
     except SystemExit as leaving:
-        # So click leaves where nobody reads the help page; anything else is code of strangers that wanted to end the program.
-        return 0 if isinstance(leaving.__context__, OSError) else _crashed(leaving, this, wanted)
+        # So click itself leaves where nobody reads the help page; anything else is code of strangers that wanted to end the program.
+        return 0 if _raised_in(leaving) == "click.core" else _crashed(leaving, this, wanted)
     except OSError as error:  # a help page that cannot be written; everything else is printed by us
         discard(sys.stdout)
         return _failed(OutputFailed(f"the output cannot be written: {error.strerror or error}"), this, None)
     except Exception as fault:  # whatever it is: the user gets one line, and the log the rest
         return _crashed(fault, this, wanted)
     return result if isinstance(result, int) else 0
+
+
+def _raised_in(error: BaseException) -> object:
+    """The name of the module whose own line raised it."""
+    innermost = None
+    for frame, _ in walk_tb(error.__traceback__):
+        innermost = frame
+    return None if innermost is None else innermost.f_globals.get("__name__")
 
 
 def _crashed(fault: BaseException, this: _Run, wanted: Literal["document", "lines"] | None) -> int:

@@ -17,7 +17,7 @@ from orchestrator.questions import StoredQuestion
 from orchestrator.session import Session, Turn, TurnLog
 from orchestrator.tasks import StoredTask, TaskState
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Store(Protocol):
     def receipts(self, session: str) -> Mapping[int, Receipt]:
         """What the session's turns were decided by, by their indexes; those that have none, or a damaged one, are left out."""
 
-    def receipts_by(self, session: str, quickly: Callable[[str], T | None]) -> Mapping[int, T | Receipt]:
+    def receipts_by(self, session: str, quickly: Callable[[str], _T | None]) -> Mapping[int, _T | Receipt]:
         """As `receipts`, but where `quickly` makes something of the stored JSON, that: many are read without taking each apart twice."""
 
     def withdraw(self, claim: Claim, index: int, session: Session) -> None:

@@ -225,7 +225,7 @@ class TestSessions:
 
     def test_a_name_that_is_taken_is_refused_within_its_workspace(self, store: Store, new_session: Make) -> None:
         store.create(new_session("s1", name="plan"))
-        with pytest.raises(StoreError, match="plan"):
+        with pytest.raises(UsageError, match="plan"):
             store.create(new_session("s2", name="plan"))
         store.create(new_session("s2", "/work/b", name="plan"))
 

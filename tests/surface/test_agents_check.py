@@ -86,7 +86,7 @@ def test_agents_that_hang_hold_up_nobody(shell: Shell) -> None:
     ("body", "said"),
     [
         ("raise RuntimeError('boom sk-5555')", "RuntimeError: boom ***"),
-        ("return None", "no answer"),
+        ("return None", "answers with NoneType"),
         ("return 'fine'", "str"),
         ("raise SystemExit(9)", "SystemExit"),
         ("return CheckResult('x', 'zzz', 5)", "a CheckResult that is none: ok 'x', status 'zzz'"),
