@@ -173,7 +173,7 @@ def test_long_words_are_cut() -> None:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (400, "registry.ollama.ai/library/gemma3:4b does not support tools"),
+        (400, "models.example/library/gemma3:4b does not support tools"),
         (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
         (500, "tools param requires --jinja flag"),
         (404, "No endpoints found that support tool use. Try disabling one of them"),
