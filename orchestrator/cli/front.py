@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from orchestrator.cli.output import Output
+from orchestrator.clock import parse_time
 from orchestrator.errors import UsageError
 from orchestrator.premises import Premises
 
@@ -70,6 +73,16 @@ class Front(Premises):
         if not duration:
             raise UsageError(f"{flag}: {text!r} is no time at all", hint="as in 90s or 5m")
         return duration
+
+    @classmethod
+    def since(cls, text: str, now: datetime) -> datetime:
+        """The moment given for --since: a time, or how long ago."""
+        with suppress(UsageError, OverflowError):
+            return now - timedelta(seconds=cls.duration(text, "--since"))
+        try:
+            return parse_time(text)
+        except ValueError as error:
+            raise UsageError(f"--since: {text!r} is no time", hint="as in 2026-01-31, 2026-01-31T12:00 or 7d") from error
 
     def say_through(self, output: Output) -> None:
         """From now on everything is said there."""

@@ -182,8 +182,13 @@ def _plugins_now() -> set[str]:
     import subprocess
     import sys
 
-    found = subprocess.run([sys.executable, "-c", _LOOK], capture_output=True, text=True, check=True).stdout
-    return set(json.loads(found))
+    found = subprocess.run([sys.executable, "-c", _LOOK], capture_output=True, text=True, check=False)
+    if found.returncode != 0:  # what was installed may have put another version of a library in the place of ours
+        last = found.stderr.strip().rpartition("\n")[2]
+        raise PluginError(
+            f"the program cannot start any more with what is installed now: {last}", hint="what was installed last is in its way: take it out again"
+        )
+    return set(json.loads(found.stdout))
 
 
 _LOOK = """

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from orchestrator.cli.charts import CLASSES, bars, compact, shown_value, svg
 from orchestrator.cli.edits import file_options, tell
 from orchestrator.cli.front import Front
 from orchestrator.cli.usage import shown_dollars
-from orchestrator.clock import parse_time
 from orchestrator.documents.tune import InForce, tune_document
 from orchestrator.edits import edited
 from orchestrator.errors import EscaleraError, UsageError
@@ -72,7 +70,7 @@ def command(
     if agent is not None:
         front.settings.agent(agent)
     wanted = _wanted(sweeps, chosen, agent)
-    task = Task(_variants(front, wanted, agent), _readers(front), agent, None if since is None else _begin(since, front.clock.now()))
+    task = Task(_variants(front, wanted, agent), _readers(front), agent, None if since is None else Front.since(since, front.clock.now()))
     outcome = _of_files(front, files, task) if files else _of_store(front, ref, task, everywhere=all_workspaces, watched=not as_json and sys.stderr.isatty())
     now = _in_force(front, task)
     document = tune_document(outcome, task, now)
@@ -85,17 +83,6 @@ def command(
         front.output.print_json(document)
     else:
         _say(front, document)
-
-
-def _begin(text: str, now: datetime) -> datetime:
-    try:
-        return now - timedelta(seconds=Front.duration(text, "--since"))
-    except (UsageError, OverflowError):
-        pass
-    try:
-        return parse_time(text)
-    except ValueError as error:
-        raise UsageError(f"--since: {text!r} is no time", hint="as in 2026-01-31, 2026-01-31T12:00 or 7d") from error
 
 
 # -- what is tried -------------------------------------------------------------------------------

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, cast, get_args
 
 import click
 
 from orchestrator.cli.front import Front
-from orchestrator.clock import parse_time
 from orchestrator.errors import UsageError
 from orchestrator.spending import Cost, Spending, spent, total
 from orchestrator.store import UsageKey
@@ -44,7 +42,7 @@ def command(front: Front, by: UsageKey, ref: str | None, all_workspaces: bool, s
     """
     if ref is not None and all_workspaces:
         raise UsageError("--session names one session; it does not go with --all-workspaces")
-    begin = None if since is None else _begin(since, front.clock.now())
+    begin = None if since is None else Front.since(since, front.clock.now())
     prices = {agent.name: agent.prices for agent in front.settings.agents.values()}
     store = front.store(read_only=True)
     session = None if ref is None else store.find(ref, front.workspace).id
@@ -87,17 +85,6 @@ def _figures(row: Spending) -> UsageFigures:
 def _rounded(usd: float | None) -> float | None:
     """Without the digits that only adding up has made."""
     return None if usd is None else round(usd, 10)
-
-
-def _begin(text: str, now: datetime) -> datetime:
-    try:
-        return now - timedelta(seconds=Front.duration(text, "--since"))
-    except (UsageError, OverflowError):
-        pass
-    try:
-        return parse_time(text)
-    except ValueError as error:
-        raise UsageError(f"--since: {text!r} is no time", hint="as in 2026-01-31, 2026-01-31T12:00 or 7d") from error
 
 
 def say_usage(front: Front, by: str, rows: Sequence[Spending], whole: Spending) -> None:

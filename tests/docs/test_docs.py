@@ -111,7 +111,7 @@ def test_every_configuration_that_is_shown_can_be_used(text: str, tmp_path: Path
 
 @pytest.mark.parametrize("text", shown(PAGES, lambda page: fences(page, "json")))
 def test_every_json_that_is_shown_is_json(text: str) -> None:
-    json.loads(text)
+    assert isinstance(json.loads(text), dict)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
