@@ -26,7 +26,7 @@ AT_ONCE = (1, 16, 64)
 ANSWER = "a few words of an answer that is neither short nor long " * 4
 KEY = "a-key-of-this-bench-alone"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "escalera-bench"
-LITELLM = "litellm[proxy]"
+LITELLM = "litellm[proxy]>=1.100"
 STARTS_WITHIN = 120.0
 
 
@@ -210,13 +210,14 @@ def _litellm_program(folder: Path) -> Path | None:
     if program.exists():
         return program
     print(f"installing {LITELLM} into {folder} …")
+    folder.mkdir(parents=True, exist_ok=True)  # and installed from in there: this project's own constraints are not LiteLLM's
     uv = shutil.which("uv")
     steps = (
         [[uv, "venv", "-q", str(folder)], [uv, "pip", "install", "-q", "--python", str(folder / "bin" / "python"), LITELLM]]
         if uv
         else [[sys.executable, "-m", "venv", str(folder)], [str(folder / "bin" / "pip"), "install", "-q", LITELLM]]
     )
-    if any(subprocess.run(step, check=False).returncode for step in steps) or not program.exists():
+    if any(subprocess.run(step, check=False, cwd=folder).returncode for step in steps) or not program.exists():
         print("LiteLLM cannot be installed here: it is left out")
         return None
     return program
