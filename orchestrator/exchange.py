@@ -1,7 +1,7 @@
 """One call under timers of ours, that can be stopped at any point within two seconds (page 7).
 
-For providers: `Timers` are those of a call, and an `Exchange` is one whose client library knows neither them nor a cancel. It blocks in a thread
-of its own; the turn's thread only waits for the next item.
+For providers: `Timers` are those of a call. `Reading` takes its items in the turn's own thread, where whatever blocks asks a `Watch` how long it may.
+An `Exchange` is for a client library that cannot be told: it blocks in a thread of its own, and the turn's thread only waits for the next item.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from orchestrator.providers import Cancel, Event, Stop, TextDelta, Timeouts
 GRACE = 2.0
 """Seconds for usage and end marker once the answer is complete."""
 _JOIN = 2.0
+_LEAST = 0.001
+"""Seconds for taking what is there already."""
 _AT_HAND = 64
 """Items that are taken together at most, so that timers and a cancel are looked at in a stream that never pauses."""
 
 Which = Literal["first_byte", "idle", "turn"]
-ENDLESS: tuple[Which | None, ...] = ("turn", None)
+_ENDLESS: tuple[Which | None, ...] = ("turn", None)
 """The timer and the grace that end a stream which never pauses as well."""
 Item = TypeVar("Item")
 
@@ -81,6 +83,75 @@ class Timers:
         return TimedOut(f"{happened or f'{self._where} {what}'}{span}.", which=which, hint=f"Raise the agent's {which}_timeout if it needs longer.")
 
 
+class Watch:
+    """How long what blocks in a call may take, and what ends it before."""
+
+    def __init__(self, stop: Stop) -> None:
+        self.stop = stop
+        self._until: float | None = None
+        self._asked = False
+
+    def wait_until(self, moment: float | None) -> None:
+        """For the next item."""
+        self._until, self._asked = moment, False
+
+    def is_over(self) -> bool:
+        """Whether no more may be waited for."""
+        return self._until is not None and time.monotonic() >= self._until - _LEAST
+
+    def left(self) -> float | None:
+        """Seconds for what blocks now; what is there already is taken in any case.
+
+        Raises `TimeoutError` where a part that came has used them up, `Stopped`.
+        """
+        self.stop.raise_if_stopped()
+        if self._until is None:
+            return None
+        left = self._until - time.monotonic()
+        if left <= 0 and self._asked:
+            raise TimeoutError
+        self._asked = True
+        return max(left, _LEAST)
+
+
+class Reading(Generic[Item]):
+    """Takes items whose coming blocks, by the `watch` that they keep to. `timed_out` are the errors with which a wait ends that took too long."""
+
+    def __init__(
+        self,
+        items: Iterator[Item],
+        timers: Timers,
+        watch: Watch,
+        cancel: Cancel,
+        *,
+        begins: Callable[[Item], bool],
+        timed_out: tuple[type[Exception], ...],
+    ) -> None:
+        self._items, self._timers, self._watch, self._cancel = items, timers, watch, cancel
+        self._begins, self._timed_out = begins, timed_out
+
+    def next(self) -> Item | None:
+        """The next item; `None` behind the last one, and once the grace is over. Raises `TimedOut`, `Cancelled`, and what the items raise."""
+        self._timers.listen()
+        until, which = self._timers.limit()
+        self._watch.wait_until(until)
+        try:
+            if which in _ENDLESS and self._watch.is_over():
+                raise TimeoutError
+            item = next(self._items, None)
+        except Exception as error:
+            self._cancel.raise_if_set()
+            if not isinstance(error, self._timed_out) or not self._watch.is_over():
+                raise
+            if which is not None:
+                raise self._timers.error(which, str(error) if type(error) is TimeoutError else "") from None
+            return None
+        self._cancel.raise_if_set()
+        if item is not None:
+            self._timers.heard(begins=self._begins(item))
+        return item
+
+
 class Exchange(Generic[Item]):
     """Runs `work` and gives its items. A context manager: leaving it lets go of everything that `work` told its `Stop`.
 
@@ -123,7 +194,7 @@ class Exchange(Generic[Item]):
         limit, which = self.timers.limit()
         left = None if limit is None else limit - time.monotonic()
         try:
-            if left is not None and left <= 0 and which in ENDLESS:
+            if left is not None and left <= 0 and which in _ENDLESS:
                 raise queue.Empty
             item = self._left.pop() if self._left else self._items.get(timeout=None if left is None else max(0.0, left))
         except queue.Empty:

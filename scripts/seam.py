@@ -49,7 +49,7 @@ _EVENTS = (
 _REST = (providers.ProviderKind, providers.CheckResult, providers.Question, providers.Answer)
 _TOOLS = (
     (providers, (providers.Provider, providers.Cancel, providers.Stop, providers.Wire)),
-    (exchange, (exchange.Exchange, exchange.Timers)),
+    (exchange, (exchange.Exchange, exchange.Reading, exchange.Watch, exchange.Timers)),
     (scripted, (scripted.Reply, scripted.Request, scripted.ScriptedServer, scripted.LoopbackServer)),
     (scripted_program, (scripted_program.ScriptedProgram,)),
 )

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from orchestrator.exchange import Exchange
+from escalera_bedrock.library import TIMED_OUT
+from orchestrator.errors import Cancelled, TimedOut
+from orchestrator.exchange import Exchange, Reading, Watch
 from orchestrator.providers import Cancel, Stop, Timeouts
 
 StreamEvent = Mapping[str, Any]
 
-OPENED: StreamEvent = {}
-"""What a call gives first, when it was accepted and its answer begins; by identity."""
+Call = Callable[[Watch], Iterator[StreamEvent]]
+"""Makes the call, and gives the events of its answer, whose reading keeps to the watch."""
 
 
-class ConverseExchange(Exchange[StreamEvent]):
-    """Makes a call and gives its events; what the call itself raises is in `failed` once it has ended."""
+class ConverseExchange(Exchange[Iterator[StreamEvent]]):
+    """Makes a call in a thread of its own, since what botocore does for credentials cannot be interrupted, and reads its answer in the turn's."""
 
-    def __init__(self, call: Callable[[Stop], Iterator[StreamEvent]], timeouts: Timeouts, cancel: Cancel, *, where: str) -> None:
-        super().__init__(call, timeouts, cancel, where=where, name="escalera-bedrock", begins=lambda event: event is not OPENED)
+    def __init__(self, call: Call, timeouts: Timeouts, cancel: Cancel, *, where: str) -> None:
+        def opened(stop: Stop) -> Iterator[Iterator[StreamEvent]]:
+            self._watch = Watch(stop)
+            yield call(self._watch)
+
+        super().__init__(opened, timeouts, cancel, where=where, name="escalera-bedrock", begins=lambda _: False)
         self.opened = False
         """Whether the call was accepted: what fails from then on is the answer."""
         self.failed: Exception | None = None
         """What ended the call, if not its own end."""
 
-    def events(self) -> Iterator[Sequence[StreamEvent]]:
-        """The events as they come, those together that came meanwhile, until they end or break, or until the grace is over.
-
-        Raises `TimedOut`, `Cancelled`.
-        """
-        while True:
-            item = self.next()
-            if item is None or isinstance(item, Exception):
-                self.failed = item
-                return
-            come = [item, *self.at_hand()]
-            self.opened = self.opened or come[0] is OPENED
-            if events := [event for event in come if event is not OPENED]:
-                yield events
+    def events(self) -> Iterator[StreamEvent]:
+        """The events as they come, until they end or break, or until the grace is over. Raises `TimedOut`, `Cancelled`."""
+        answer = self.next()
+        if answer is None or isinstance(answer, Exception):
+            self.failed = answer
+            return
+        self.opened = True
+        reading = Reading(answer, self.timers, self._watch, self._cancel, begins=lambda _: True, timed_out=TIMED_OUT)
+        try:
+            while (event := reading.next()) is not None:
+                yield event
+        except (TimedOut, Cancelled):
+            raise
+        except Exception as error:  # the caller explains it
+            self.failed = error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from botocore import exceptions as aws
@@ -36,7 +36,8 @@ _NO_CREDENTIALS = (
     aws.UnknownCredentialError,
     aws.ClientError,
 )
-_TIMED_OUT = (aws.ReadTimeoutError, urllib.ReadTimeoutError, TimeoutError)
+TIMED_OUT = (aws.ReadTimeoutError, urllib.ReadTimeoutError, TimeoutError)
+"""What is raised where nothing came for too long."""
 _UNREACHABLE = (aws.ConnectionError, aws.HTTPClientError, urllib.HTTPError, OSError)
 _UNREADABLE = (ParserError, ResponseParserError, ValueError)
 
@@ -46,16 +47,17 @@ def events_in(stream: Any) -> Iterator[Mapping[str, Any]]:  # botocore.eventstre
 
     Raises `ResponseParserError` for an event that is no JSON object, of which boto3 makes an empty one.
     """
-    for frame in stream._event_generator:
-        try:
-            event = stream._parse_event(frame)
-        except aws.EventStreamError as error:
-            _name(error, frame.headers.get(":exception-type"), frame.payload)
-            raise
-        if event and not all(event.values()):
-            _require_object(frame.payload)
-        if event:
-            yield event
+    with closing(stream):
+        for frame in stream._event_generator:
+            try:
+                event = stream._parse_event(frame)
+            except aws.EventStreamError as error:
+                _name(error, frame.headers.get(":exception-type"), frame.payload)
+                raise
+            if event and not all(event.values()):
+                _require_object(frame.payload)
+            if event:
+                yield event
 
 
 def _require_object(payload: bytes) -> None:
@@ -77,7 +79,7 @@ def _name(error: aws.EventStreamError, name: object, payload: bytes) -> None:
 
 def is_time_out(error: Exception) -> bool:
     """Whether a read waited too long; not a connection, which had sent nothing."""
-    return isinstance(error, _TIMED_OUT) and not isinstance(error, aws.ConnectTimeoutError)
+    return isinstance(error, TIMED_OUT) and not isinstance(error, aws.ConnectTimeoutError)
 
 
 def explained(error: Exception, *, where: str, opened: bool, profile: str | None) -> ProviderError:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from escalera_bedrock.answer import Answer, events_of
@@ -24,12 +25,12 @@ from escalera_bedrock.failures import (
 )
 from escalera_bedrock.options import BedrockOptions
 from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOfFunds, ProtocolError, ProviderError, RateLimited, Unavailable
-from orchestrator.exchange import joined_texts
-from orchestrator.providers import NO_WIRE, AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Stop, Timeouts, Wire
+from orchestrator.providers import NO_WIRE, AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Timeouts, Wire
 
 if TYPE_CHECKING:
     from escalera_bedrock.client import Connection, Programs
     from escalera_bedrock.exchange import ConverseExchange, StreamEvent
+    from orchestrator.exchange import Watch
 
 _CHECK_TIMEOUTS = Timeouts(first_byte=8.0, idle=4.0, turn=10.0)
 _MASK = "***"
@@ -84,9 +85,10 @@ class BedrockProvider:
         body = converse_body(request, self._shape)
         answer = Answer(where=self._where, model=self._options.model, new_id=_new_call_id)
         try:
-            with ConverseExchange(lambda stop: self._send(body, request.timeouts, stop, request.wire), request.timeouts, cancel, where=self._where) as exchange:
-                for events in exchange.events():
-                    yield from joined_texts(told for event in events for told in answer.event(event))
+            send = partial(self._send, body, request.timeouts, request.wire)
+            with ConverseExchange(send, request.timeouts, cancel, where=self._where) as exchange:
+                for event in exchange.events():
+                    yield from answer.event(event)
                     if answer.ended:
                         exchange.timers.complete()
                 if exchange.failed is not None and not answer.ended:
@@ -105,7 +107,8 @@ class BedrockProvider:
         from escalera_bedrock.exchange import ConverseExchange
 
         try:
-            with ConverseExchange(lambda stop: self._send({"messages": []}, _CHECK_TIMEOUTS, stop), _CHECK_TIMEOUTS, Cancel(), where=self._where) as exchange:
+            send = partial(self._send, {"messages": []}, _CHECK_TIMEOUTS, NO_WIRE)
+            with ConverseExchange(send, _CHECK_TIMEOUTS, Cancel(), where=self._where) as exchange:
                 for _ in exchange.events():
                     break
                 if exchange.failed is None:
@@ -127,32 +130,25 @@ class BedrockProvider:
             return self._connection.where
         return self._options.endpoint_url or "Bedrock"
 
-    def _send(self, body: Mapping[str, Any], timeouts: Timeouts, stop: Stop, wire: Wire = NO_WIRE) -> Iterator[StreamEvent]:
-        """The call and its events; runs in the exchange's thread."""
+    def _send(self, body: Mapping[str, Any], timeouts: Timeouts, wire: Wire, watch: Watch) -> Iterator[StreamEvent]:
+        """The call; runs in the exchange's thread. Its events are read in the turn's."""
         from escalera_bedrock.client import Programs, connect
-        from escalera_bedrock.exchange import OPENED
         from escalera_bedrock.library import events_in
         from escalera_bedrock.wire import wired
 
         options, limit = self._options, _read_limit(timeouts)
         self._programs = self._programs or Programs()
-        self._programs.belong_to(stop)
+        self._programs.belong_to(watch.stop)
         connection = self._connection or connect(
             region=options.region, profile=options.profile, endpoint_url=options.endpoint_url, read_timeout=limit, programs=self._programs
         )
         self._connection = connection
-        with wired(connection, stop, limit, wire):
+        with wired(connection, watch, limit, wire):
             if not self._streams:
-                document = connection.client.converse(modelId=options.model, **body)
-                yield OPENED
-                yield from events_of(document)
-                return
+                return events_of(connection.client.converse(modelId=options.model, **body))
             response = connection.client.converse_stream(modelId=options.model, **body)
-            _require_stream(response, connection.where)
-            yield OPENED
-            for event in events_in(response["stream"]):
-                wire.received(f"{json.dumps(event, ensure_ascii=False, default=str)}\n")  # its frames are binary: as botocore reads them
-                yield event
+        _require_stream(response, connection.where)
+        return _noted(events_in(response["stream"]), wire)
 
     # -- failing
 
@@ -236,6 +232,13 @@ def _read_limit(timeouts: Timeouts) -> float | None:
     if timeouts.idle is None or timeouts.first_byte is None:
         return None
     return max(timeouts.idle, timeouts.first_byte)
+
+
+def _noted(events: Iterator[StreamEvent], wire: Wire) -> Iterator[StreamEvent]:
+    """Their frames are binary, so they are noted as botocore reads them."""
+    for event in events:
+        wire.received(f"{json.dumps(event, ensure_ascii=False, default=str)}\n")
+        yield event
 
 
 def _require_stream(response: Mapping[str, Any], where: str) -> None:

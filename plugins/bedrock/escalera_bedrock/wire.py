@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import urllib3.connection
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
@@ -16,7 +17,11 @@ from botocore.utils import get_environ_proxies
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
 from escalera_bedrock.client import CONNECT_TIMEOUT, Connection
+from orchestrator.exchange import Watch
 from orchestrator.providers import NO_WIRE, Stop, Wire
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _DIAL_SLICE = 1.5
 """Seconds of one attempt to connect, after which it looks whether it shall stop; nothing was sent by then."""
@@ -24,19 +29,19 @@ _SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCK
 
 
 @contextmanager
-def wired(connection: Connection, stop: Stop, read_timeout: float | None, wire: Wire = NO_WIRE) -> Iterator[None]:
-    """Send what this thread's calls of the client send over a connection of their own, and close it at the end; `wire` is told of it.
+def wired(connection: Connection, watch: Watch, read_timeout: float | None, wire: Wire = NO_WIRE) -> Iterator[None]:
+    """Send what this thread's calls of the client send over a connection of their own, which closes with its answer; `wire` is told of it.
 
     None is ever used twice: with retries off, one that the server has dropped in the meantime would fail a turn.
     """
     events = connection.client.meta.events
     thread = threading.get_ident()
-    http = _http(connection, stop, read_timeout)
+    http = _http(connection, watch, read_timeout)
 
     def send(request: Any, **_: Any) -> Any:  # botocore's AWSPreparedRequest and AWSResponse
         if threading.get_ident() != thread:
             return None
-        stop.raise_if_stopped()
+        watch.stop.raise_if_stopped()
         wire.hide(*connection.secrets, _text(request.headers.get("X-Amz-Security-Token", "")))
         _tell_request(wire, request)
         response = http.send(request)
@@ -69,7 +74,7 @@ def _text(value: str | bytes) -> str:
 _SHOWN = frozenset({"content-type", "content-length", "user-agent", "x-amz-date"})
 
 
-def _http(connection: Connection, stop: Stop, read_timeout: float | None) -> URLLib3Session:
+def _http(connection: Connection, watch: Watch, read_timeout: float | None) -> URLLib3Session:
     config = connection.client.meta.config
     session = URLLib3Session(
         verify=connection.verify,
@@ -79,22 +84,30 @@ def _http(connection: Connection, stop: Stop, read_timeout: float | None) -> URL
         client_cert=config.client_cert,
         proxies_config=config.proxies_config,
     )
-    pools = _pools(stop)
+    pools = _pools(watch)
     session._pool_classes_by_scheme = pools
     session._manager.pool_classes_by_scheme = pools
     return session
 
 
-def _pools(stop: Stop) -> dict[str, type[AWSHTTPConnectionPool]]:
-    """Connection pools, made for one call, whose connections hand their sockets to its `Stop`."""
+def _pools(watch: Watch) -> dict[str, type[AWSHTTPConnectionPool]]:
+    """Connection pools, made for one call, whose connections hand their sockets to its `Stop` and wait no longer than it does."""
 
     class Plain(AWSHTTPConnection):  # type: ignore[misc]  # botocore has no types
         def _new_conn(self) -> socket.socket:
-            return dialled(self, stop)
+            return dialled(self, watch.stop)
+
+        def connect(self) -> None:
+            super().connect()
+            self.sock: Any = _Watched(self.sock, watch)  # Any: as good as a socket
 
     class Secure(AWSHTTPSConnection):  # type: ignore[misc]
         def _new_conn(self) -> socket.socket:
-            return dialled(self, stop)
+            return dialled(self, watch.stop)
+
+        def connect(self) -> None:
+            super().connect()
+            self.sock: Any = _Watched(self.sock, watch)  # Any: as good as a socket
 
     class PlainPool(AWSHTTPConnectionPool):  # type: ignore[misc]
         ConnectionCls = Plain
@@ -103,6 +116,40 @@ def _pools(stop: Stop) -> dict[str, type[AWSHTTPConnectionPool]]:
         ConnectionCls = Secure
 
     return {"http": PlainPool, "https": SecurePool}
+
+
+class _Watched:
+    """A connected socket whose answer is read for no longer than the call may wait."""
+
+    def __init__(self, connected: socket.socket, watch: Watch) -> None:
+        self._connected, self._watch = connected, watch
+
+    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:  # as `http.client` calls it, to read from
+        return io.BufferedReader(_Incoming(self._connected, self._watch))
+
+    def __getattr__(self, name: str) -> Any:  # Any: as the socket has it
+        return getattr(self._connected, name)
+
+
+class _Incoming(io.RawIOBase):
+    """What comes over a socket."""
+
+    def __init__(self, connected: socket.socket, watch: Watch) -> None:
+        self._connected, self._watch = connected, watch
+        self._file = connected.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        left = self._watch.left()
+        if left is not None:
+            self._connected.settimeout(left)
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def dialled(connection: urllib3.connection.HTTPConnection, stop: Stop) -> socket.socket:

@@ -212,6 +212,17 @@ def test_an_endless_stream_ends_by_the_limit_of_the_turn() -> None:
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_bytes_that_make_no_event_are_silence(secure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(CERTIFICATE))
+    whole = say("a b").writes
+    drip = [part for byte in whole[2] for part in (0.1, bytes([byte]))]
+    with BedrockServer(say("before"), Reply([*whole[:2], *drip]), tls=tls() if secure else None) as server:
+        turn = run(warmed(server), replace(REQUEST, timeouts=Timeouts(5, 0.4, 20)))
+    assert isinstance(turn.error, TimedOut)
+    assert (turn.error.which, turn.text) == ("idle", "a ")
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize(
     "reply", [Reply(before_head=threading.Event()), Reply(hold_open=True), Reply(say("a b").writes[:2], hold_open=True)], ids=["no head", "no event", "silence"]
 )

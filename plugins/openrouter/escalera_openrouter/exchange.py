@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from escalera_openrouter.headers import merged
 from escalera_openrouter.http import httpcore, httpx
 from orchestrator.errors import Cancelled, ConfigError, EscaleraError, TimedOut
-from orchestrator.exchange import ENDLESS, Timers
+from orchestrator.exchange import Reading, Timers, Watch
 from orchestrator.providers import NO_WIRE, Cancel, Stop, Stopped, Timeouts, Wire
 
 MAX_BODY = 256 * 1024 * 1024
@@ -32,8 +32,6 @@ _DIAL_SLICE = 1.5
 
 _DIAL_LIMIT = 60.0
 _SENT_AT_ONCE = 256 * 1024
-_LEAST = 0.001
-"""Seconds for taking what is there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +88,11 @@ class HttpExchange:
     def __init__(self, call: Call, timeouts: Timeouts, cancel: Cancel) -> None:
         self._cancel = cancel
         self.timers = Timers(timeouts, call.url.partition("?")[0])
-        self._watch = _Watch()
+        self._watch = Watch(Stop())
         self._items = _answer(call, self._watch)
+        self._reading = Reading(
+            self._items, self.timers, self._watch, cancel, begins=lambda item: isinstance(item, bytes), timed_out=(TimeoutError, httpcore.TimeoutException)
+        )
         self._forget: Callable[[], None] = lambda: None
         self.broken: Exception | None = None
         """What cut the body short, once `chunks` has ended."""
@@ -109,7 +110,7 @@ class HttpExchange:
 
     def head(self) -> Head:
         """Wait for status and headers."""
-        item = self._next()
+        item = self._reading.next()
         if isinstance(item, Head):
             return item
         raise httpx.RemoteProtocolError("the connection closed before an answer")
@@ -118,7 +119,7 @@ class HttpExchange:
         """The body as it comes; ends when it ends or breaks (`broken`), or when the grace is over."""
         while self.broken is None:
             try:
-                item = self._next()
+                item = self._reading.next()
             except (Cancelled, TimedOut):
                 raise
             except Exception as error:  # the caller explains it
@@ -128,55 +129,8 @@ class HttpExchange:
                 return
             yield item
 
-    def _next(self) -> Head | bytes | None:
-        """The next part of the answer; `None` behind its end, and once the grace is over."""
-        self.timers.listen()
-        until, which = self.timers.limit()
-        self._watch.wait_until(until)
-        try:
-            if which in ENDLESS and self._watch.is_over():
-                raise TimeoutError
-            item = next(self._items, None)
-        except Exception as error:
-            self._cancel.raise_if_set()
-            if not isinstance(error, TimeoutError | httpcore.TimeoutException) or not self._watch.is_over():
-                raise
-            if which is not None:
-                raise self.timers.error(which, str(error) if type(error) is TimeoutError else "") from None
-            return None
-        self._cancel.raise_if_set()
-        self.timers.heard(begins=isinstance(item, bytes))
-        return item
 
-
-class _Watch:
-    """How long what blocks may take, and what ends it before."""
-
-    def __init__(self) -> None:
-        self.stop = Stop()
-        self._until: float | None = None
-        self._asked = False
-
-    def wait_until(self, moment: float | None) -> None:
-        """For the next part of the answer."""
-        self._until, self._asked = moment, False
-
-    def is_over(self) -> bool:
-        return self._until is not None and time.monotonic() >= self._until - _LEAST
-
-    def left(self) -> float | None:
-        """Seconds for what blocks now; what is there already is taken in any case. Raises `TimeoutError` where a part that came has used them up."""
-        self.stop.raise_if_stopped()
-        if self._until is None:
-            return None
-        left = self._until - time.monotonic()
-        if left <= 0 and self._asked:
-            raise TimeoutError
-        self._asked = True
-        return max(left, _LEAST)
-
-
-def _answer(call: Call, watch: _Watch) -> Generator[Head | bytes, None, None]:
+def _answer(call: Call, watch: Watch) -> Generator[Head | bytes, None, None]:
     """The head, then the body. Without httpx's client, whose redirects, cookies and credentials have no place here."""
     headers = merged({"accept": "*/*", "accept-encoding": "identity", "user-agent": "escalera"}, call.headers(watch.stop, watch.left()))
     watch.stop.raise_if_stopped()
@@ -220,7 +174,7 @@ def _lines(headers: Mapping[str, str], *, hidden: Iterable[str]) -> str:
 class _Transport(httpx.BaseTransport):
     """httpx over a connection that is watched, whatever it is doing: dialling, shaking hands, sending, receiving."""
 
-    def __init__(self, call: Call, watch: _Watch) -> None:
+    def __init__(self, call: Call, watch: Watch) -> None:
         tls = call.certificates.context() if call.url.startswith("https:") else None
         self._pool = httpcore.ConnectionPool(ssl_context=tls, proxy=_proxy(call.url), max_connections=1, retries=0, network_backend=_Dialler(watch))
 
@@ -247,7 +201,7 @@ class _Body(httpx.SyncByteStream):
 class _Dialler(httpcore.NetworkBackend):
     """Dials in short slices, one address after the other, and hands the socket to `Stop`."""
 
-    def __init__(self, watch: _Watch) -> None:
+    def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._plain = httpcore.SyncBackend()
 
@@ -282,7 +236,7 @@ class _Dialler(httpcore.NetworkBackend):
 class _Watched(httpcore.NetworkStream):
     """A connection that waits no longer than the call does: the client library's own time-outs have no place here."""
 
-    def __init__(self, stream: httpcore.NetworkStream, watch: _Watch) -> None:
+    def __init__(self, stream: httpcore.NetworkStream, watch: Watch) -> None:
         self._stream, self._watch = stream, watch
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -302,7 +256,7 @@ class _Watched(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
-def _resolved(host: str, port: int, watch: _Watch) -> list[str]:
+def _resolved(host: str, port: int, watch: Watch) -> list[str]:
     """The addresses of a host. Looking up a name cannot be interrupted, so a thread of its own does it, and is left where it takes too long."""
     with suppress(ValueError):
         return [str(ipaddress.ip_address(host))]
