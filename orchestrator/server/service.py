@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from orchestrator.asking import Asking, left_open
@@ -67,7 +69,7 @@ class Order:
 class Served:
     """What the server holds of a session between its turns (page 5: idle)."""
 
-    used: float
+    used: float = 0.0
     runs: list[Run] = field(default_factory=list)
     """Those that have not ended, and the last ones that have; the newest last."""
     loaded: bool = True
@@ -85,7 +87,8 @@ class Service:
         self.tokens = Tokens()
         self.idleness = Idleness(premises.clock.monotonic)
         self._lock = threading.RLock()
-        self._sessions: dict[str, Served] = {}
+        self._sessions: OrderedDict[str, Served] = OrderedDict()
+        """The one that was used last at the end."""
         self._crews = Crews()
         self._running: dict[Run, threading.Event] = {}
         """Each with what is set when nothing of it is left to do."""
@@ -143,17 +146,17 @@ class Service:
             served = self._sessions.get(session)
             if served is None:
                 return None
-            self._use(served)
+            self._use(session, served)
             return next((run for run in reversed(served.runs) if turn in run.turns), None)
 
     def awaiting(self, calls: Sequence[str]) -> Run | None:
         """The turn that waits for what these calls of a client's tools gave."""
         with self._lock:
             self._sweep()
-            for served in self._sessions.values():
+            for session, served in self._sessions.items():
                 run = next((run for run in served.runs if run.tools is not None and run.tools.awaits(calls) and not run.ended.is_set()), None)
                 if run is not None:
-                    self._use(served)
+                    self._use(session, served)
                     return run
         return None
 
@@ -161,8 +164,8 @@ class Service:
         """What is held of that session; used by that."""
         with self._lock:
             self._sweep()
-            served = self._sessions.setdefault(session, Served(self._now()))
-            self._use(served)
+            served = self._sessions.get(session) or Served()
+            self._use(session, served)
             return served
 
     def _carry_out(self, run: Run, served: Served, session: Session, order: Order) -> None:
@@ -173,7 +176,7 @@ class Service:
         finally:
             with self._lock:
                 left = self._running.pop(run)
-                self._use(served)
+                self._use(session.id, served)
                 self._keep(run, served)
             left.set()
 
@@ -239,9 +242,8 @@ class Service:
 
     def _sweep(self) -> None:
         limit, now = self.premises.settings.value("server.session_idle"), self._now()
-        for session, served in list(self._sessions.items()):
-            if now - served.used < limit:
-                continue
+        unused = takewhile(lambda item: now - item[1].used >= limit, self._sessions.items())
+        for session, served in list(unused):
             at_work = [run for run in served.runs if run in self._running]
             if any(not run.is_waiting for run in at_work):
                 continue
@@ -251,8 +253,10 @@ class Service:
                 self._shelf.take_off(served.runs)
                 del self._sessions[session]
 
-    def _use(self, served: Served) -> None:
+    def _use(self, session: str, served: Served) -> None:
         served.used = self._now()
+        self._sessions[session] = served
+        self._sessions.move_to_end(session)
 
     def _now(self) -> float:
         return self.premises.clock.monotonic()
