@@ -11,6 +11,8 @@ import pytest
 from orchestrator.documents.schemas import JsonSchema
 from orchestrator.documents.schemas import schemas as generated
 
+pytestmark = pytest.mark.xdist_group("schemas")  # what they share is made once
+
 CONTRACT = {
     "plan": "agent provider mode reasons state need system history percepts budget delivery",
     "plan NeedFields": "text status label expiresAt lastTouched ttlRemainingMs",
