@@ -17,7 +17,7 @@ from orchestrator.standing import Standing
 from orchestrator.store import Store
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import WhyDocument
+    from orchestrator.documents.kinds.memory import WhyDocument
 
 
 @dataclass(frozen=True, slots=True)

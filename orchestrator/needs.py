@@ -19,7 +19,7 @@ from orchestrator.store import Store
 from orchestrator.tags import MAX_BODY
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import NeedDocument
+    from orchestrator.documents.kinds.sessions import NeedDocument
 
 Change = Callable[[Session, int, datetime], Session]
 """What becomes of a session's need: the session as it stands, the index of its next turn and the time give the session afterwards."""

@@ -42,6 +42,10 @@ OWN = Capabilities(keeps_conversation=True, profile="none")
 """An agent with a conversation of its own."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def nobody(question: Question) -> Answer:
     return Answer("decline", by="nobody")
 

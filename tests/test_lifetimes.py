@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.cli.app import COMMANDS, root
-from orchestrator.documents.kinds import Document, StreamLine
+from orchestrator.documents.kinds import Document
+from orchestrator.documents.kinds.stream import StreamLine
 from orchestrator.lifetimes import EXPIRING, LAST_NEED_KEPT, LEASE_TTL, Lifespan, Side, begun, idle_deadline, lifetime_fields, outlived
 from orchestrator.settings.declarations import BY_PATH, SETTINGS
 from orchestrator.store.schema import migrate

@@ -18,7 +18,7 @@ from orchestrator.settings.agent_config import AgentConfig
 
 if TYPE_CHECKING:
     from orchestrator.crew import Crew
-    from orchestrator.documents.kinds import AgentObject
+    from orchestrator.documents.kinds.agents import AgentObject
     from orchestrator.settings.resolution import Settings
 
 

@@ -16,7 +16,7 @@ from orchestrator.quoting import one_line
 from orchestrator.store import Store
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import ArtifactsDocument
+    from orchestrator.documents.kinds.artifacts import ArtifactsDocument
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
 

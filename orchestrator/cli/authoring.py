@@ -11,7 +11,7 @@ from orchestrator import __version__
 from orchestrator.cli.front import Front
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import ConformanceDocument
+    from orchestrator.documents.kinds.plugins import ConformanceDocument
 
 
 @click.command("check")

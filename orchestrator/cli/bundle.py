@@ -21,7 +21,7 @@ from orchestrator.store.files import PRIVATE_FILE, Files, size
 from orchestrator.store.schema import VERSION
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import BundledFile, DoctorDocument
+    from orchestrator.documents.kinds.diagnosis import BundledFile, DoctorDocument
     from orchestrator.plugins import PluginManager
 
 LOG_BYTES = 256 * 1024

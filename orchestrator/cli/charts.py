@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import TuneDocument, TuneSetting, TuneSweep
+    from orchestrator.documents.kinds.tuning import TuneDocument, TuneSetting, TuneSweep
 
 WIDTH = 80
 CLASSES = ("static", "orientation", "percepts", "prompt", "history", "cached")

@@ -14,7 +14,7 @@ from orchestrator.settings.known import KnownSecrets
 
 if TYPE_CHECKING:
     from orchestrator.crew import Crew
-    from orchestrator.documents.kinds import CheckObject, ServerCheckObject
+    from orchestrator.documents.kinds.agents import CheckObject, ServerCheckObject
     from orchestrator.mcp_client.servers import Listed
     from orchestrator.settings.resolution import Settings
 

@@ -15,7 +15,7 @@ from orchestrator.settings.problems import did_you_mean, nearest
 from orchestrator.settings.values import parse_value, python_value
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import PlanDiffDocument, PlanSide
+    from orchestrator.documents.kinds.plans import PlanDiffDocument, PlanSide
     from orchestrator.planning.case import Expiry
 
 _NEED = "need_expiry_hours"

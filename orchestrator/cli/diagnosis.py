@@ -28,7 +28,7 @@ from orchestrator.settings.secrets import SecretRef, masked
 from orchestrator.store import Health, Store
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import FindingArea, FindingStatus
+    from orchestrator.documents.kinds.agents import FindingArea, FindingStatus
 
 CHECK_SECONDS = 30.0
 """For reading the whole database."""

@@ -20,7 +20,8 @@ from orchestrator.probes.starting import starting_configuration
 from orchestrator.store.files import make_folder
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import BundleObject, DoctorDocument, FindingArea, FindingObject
+    from orchestrator.documents.kinds.agents import FindingArea
+    from orchestrator.documents.kinds.diagnosis import BundleObject, DoctorDocument, FindingObject
 
 _TITLES: dict[FindingArea, str] = {
     "roles": "Who answers",

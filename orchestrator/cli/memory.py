@@ -17,7 +17,7 @@ from orchestrator.facts import explained, found_session, learned, why_document
 from orchestrator.percepts import Percept
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import SkippedLine
+    from orchestrator.documents.kinds.memory import SkippedLine
 
 _BATCH = 500
 """Facts that one transaction of an import stores: others who write wait no longer than for that."""

@@ -12,7 +12,7 @@ from orchestrator.session import Session, TurnLog
 from orchestrator.sessions import begun, fresh_session, stored_session
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import NeedDocument
+    from orchestrator.documents.kinds.sessions import NeedDocument
 
 session_option = click.option("--session", "ref", metavar="REF", help="An id, the beginning of one, or a name; else the newest.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")

@@ -16,7 +16,7 @@ from orchestrator.errors import ConfigError
 from orchestrator.messages import well_formed
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import NotificationDocument
+    from orchestrator.documents.kinds.diagnosis import NotificationDocument
 
 SECONDS = 10.0
 """That it may take; then it is ended, with all it has started."""

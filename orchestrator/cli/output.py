@@ -15,7 +15,9 @@ from orchestrator.errors import OutputFailed
 from orchestrator.terminal import clean
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import Document, QuestionDocument, StreamLine
+    from orchestrator.documents.kinds import Document
+    from orchestrator.documents.kinds.questions import QuestionDocument
+    from orchestrator.documents.kinds.stream import StreamLine
     from orchestrator.documents.session import SessionDocument
 
 

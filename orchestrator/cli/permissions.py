@@ -12,7 +12,7 @@ from orchestrator.errors import UsageError
 from orchestrator.settings.grants import Grant
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import PermissionObject, PermissionsDocument
+    from orchestrator.documents.kinds.permissions import PermissionObject, PermissionsDocument
     from orchestrator.permissions import Effect, Rule
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")

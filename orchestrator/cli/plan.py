@@ -31,7 +31,7 @@ from orchestrator.session import EarlierTurns, Session, State, Turn, TurnList, T
 from orchestrator.sessions import fresh_session, read_session
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import PlanDiffDocument
+    from orchestrator.documents.kinds.plans import PlanDiffDocument
 
 EXAMPLE = "…"
 """Stands for the prompt where none is given."""

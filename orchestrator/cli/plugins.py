@@ -13,7 +13,7 @@ from orchestrator.cli.installing import install, missing_plugins, remove, sync
 from orchestrator.session import Role
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import MissingPlugin, PluginObject
+    from orchestrator.documents.kinds.plugins import MissingPlugin, PluginObject
     from orchestrator.hooks import Trouble
     from orchestrator.installing import Missing
     from orchestrator.plugins import PluginManager, PluginReport

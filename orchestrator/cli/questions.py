@@ -20,7 +20,7 @@ from orchestrator.questions import StoredQuestion
 from orchestrator.quoting import one_line
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import QuestionsDocument
+    from orchestrator.documents.kinds.questions import QuestionsDocument
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the document.")
 session_option = click.option("--session", "ref", metavar="REF", help="Those of this session: an id, the beginning of one, or a name.")

@@ -17,7 +17,8 @@ from orchestrator.store import Store
 from orchestrator.tasks import StoredTask
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import TasksDocument, TurnDocument
+    from orchestrator.documents.kinds.tasks import TasksDocument
+    from orchestrator.documents.kinds.turns import TurnDocument
 
 CANCEL_WAIT = 15.0
 """Seconds that `cancel` waits for the turn to end."""

@@ -11,7 +11,7 @@ from orchestrator.cli.front import Front
 from orchestrator.templates import Override, Template, built_in_text
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import IgnoredTemplate, TemplateObject
+    from orchestrator.documents.kinds.settings import IgnoredTemplate, TemplateObject
     from orchestrator.templates import Templates
 
 

@@ -23,7 +23,7 @@ from orchestrator.settings.values import shown_key
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from orchestrator.documents.kinds import AcceptedFile, ProjectFileDocument
+    from orchestrator.documents.kinds.settings import AcceptedFile, ProjectFileDocument
     from orchestrator.settings.files import ConfigFile
     from orchestrator.settings.problems import Problem
 

@@ -30,7 +30,7 @@ from orchestrator.tuning.sweep import Outcome, Task, replay
 from orchestrator.tuning.work import Job, known_percepts, replay_stored
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import SelfTest, TuneApplied, TuneDocument, TuneFigures, TuneSetting, TuneSweep
+    from orchestrator.documents.kinds.tuning import SelfTest, TuneApplied, TuneDocument, TuneFigures, TuneSetting, TuneSweep
 
 _CHEAPEST = "cheapest"
 

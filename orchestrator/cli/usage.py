@@ -14,7 +14,7 @@ from orchestrator.store import UsageKey
 from orchestrator.terminal import clean
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import UsageDocument, UsageFigures, UsageRow
+    from orchestrator.documents.kinds.usage import UsageDocument, UsageFigures, UsageRow
 
 _LABELS = {
     "billed": "what the provider charged",

@@ -18,7 +18,7 @@ from orchestrator.recording import Report
 from orchestrator.terminal import clean
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import TurnDocument
+    from orchestrator.documents.kinds.turns import TurnDocument
 
 _TOOL_LINE = 200
 """Characters of a tool line, at most."""

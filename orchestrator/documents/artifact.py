@@ -10,7 +10,7 @@ from orchestrator.clock import format_time
 from orchestrator.lifetimes import lifetime_fields
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import ArtifactDocument, ArtifactObject
+    from orchestrator.documents.kinds.artifacts import ArtifactDocument, ArtifactObject
 
 
 def artifact_document(artifact: Artifact, text: str, now: datetime) -> ArtifactDocument:

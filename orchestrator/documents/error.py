@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import Ambiguous, AnswerInvalid, BudgetExceeded, ContextOverflow, EscaleraError, ProviderError, TimedOut, Transient
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import ErrorDocument, ErrorObject
+    from orchestrator.documents.kinds.turns import ErrorDocument, ErrorObject
 
 
 def error_document(error: EscaleraError) -> ErrorDocument:

@@ -12,7 +12,8 @@ from orchestrator.errors import DocumentError
 from orchestrator.terminal import escape_controls
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import Document, StreamLine
+    from orchestrator.documents.kinds import Document
+    from orchestrator.documents.kinds.stream import StreamLine
     from orchestrator.documents.session import SessionDocument
 
 MAX_DEPTH = 200

@@ -9,7 +9,7 @@ from orchestrator.clock import format_time
 from orchestrator.percepts import Archived, Consolidated, Edge, Engram, Percept, Stale
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import (
+    from orchestrator.documents.kinds.memory import (
         ArchivedObject,
         ArchiveDocument,
         ConsolidatedDocument,

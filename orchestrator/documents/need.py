@@ -9,7 +9,7 @@ from orchestrator.lifetimes import idle_deadline, lifetime_fields
 from orchestrator.session import Need, NeedStatus, need_label
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import NeedFields
+    from orchestrator.documents.kinds.plans import NeedFields
 
 
 def need_fields(shown: Need | None, status: NeedStatus, *, pending: int, expiry_hours: float, now: datetime) -> NeedFields:

@@ -12,7 +12,7 @@ from orchestrator.planning.case import Expiry
 from orchestrator.planning.plan import Plan
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import LeftOutTurn, MessageObject, NeedFields, PartObject, PlanDocument
+    from orchestrator.documents.kinds.plans import LeftOutTurn, MessageObject, NeedFields, PartObject, PlanDocument
 
 
 def plan_document(plan: Plan, *, expiry: Expiry, now: datetime) -> PlanDocument:

@@ -16,7 +16,7 @@ from orchestrator.receipts import Receipt, Spans
 from orchestrator.session import Turn
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import BudgetParts, PlanDiffDocument, PlanSide
+    from orchestrator.documents.kinds.plans import BudgetParts, PlanDiffDocument, PlanSide
 
 
 def plan_diff_document(

@@ -10,7 +10,7 @@ from orchestrator.lifetimes import lifetime_fields
 from orchestrator.questions import Given, StoredQuestion
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import GivenObject, QuestionDocument, QuestionObject
+    from orchestrator.documents.kinds.questions import GivenObject, QuestionDocument, QuestionObject
 
 
 def question_document(stored: StoredQuestion, now: datetime) -> QuestionDocument:

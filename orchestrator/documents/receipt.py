@@ -10,7 +10,7 @@ from orchestrator.receipts import Receipt, as_json
 from orchestrator.session import Turn
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import ReceiptDocument, ReceiptObject
+    from orchestrator.documents.kinds.receipts import ReceiptDocument, ReceiptObject
 
 
 def receipt_document(session: str, turn: Turn, receipt: Receipt) -> ReceiptDocument:

@@ -15,7 +15,8 @@ def schemas() -> dict[str, JsonSchema]:
 
     `stream` is the schema of one line. Further keys are allowed everywhere, since fields may be added under the same format number.
     """
-    from orchestrator.documents.kinds import Document, StreamLine
+    from orchestrator.documents.kinds import Document
+    from orchestrator.documents.kinds.stream import StreamLine
     from orchestrator.documents.models import SessionShape
 
     found = {"session": _generated(SessionShape), "stream": _schema(StreamLine)}

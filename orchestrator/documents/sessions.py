@@ -11,7 +11,7 @@ from orchestrator.session import Session, State, Turn
 from orchestrator.store import Receipt, SearchHit, SessionSummary
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import HitObject, HitsDocument, NeedDocument, SessionObject, SessionRefDocument, SessionsDocument
+    from orchestrator.documents.kinds.sessions import HitObject, HitsDocument, NeedDocument, SessionObject, SessionRefDocument, SessionsDocument
     from orchestrator.documents.session import SessionDocument
 
 

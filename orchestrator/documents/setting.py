@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator.settings.resolution import Explained
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import SettingDocument, SettingObject, SettingsDocument
+    from orchestrator.documents.kinds.settings import SettingDocument, SettingObject, SettingsDocument
 
 
 def settings_document(settings: Sequence[Explained]) -> SettingsDocument:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 from orchestrator.dispatch.desk import Shown
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import ErrorDocument, ErrorEvent, StreamLine, TurnDocument, TurnEvent
+    from orchestrator.documents.kinds.stream import ErrorEvent, StreamLine, TurnEvent
+    from orchestrator.documents.kinds.turns import ErrorDocument, TurnDocument
 
 _TEXT_KEYS = {"text": "text", "reasoning": "text", "notice": "text", "retry": "text", "tool_result": "content", "question": "message"}
 

@@ -10,7 +10,7 @@ from orchestrator.lifetimes import lifetime_fields
 from orchestrator.tasks import StoredTask
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import TaskDocument, TaskObject
+    from orchestrator.documents.kinds.tasks import TaskDocument, TaskObject
 
 
 def task_document(task: StoredTask, now: datetime) -> TaskDocument:

@@ -12,7 +12,7 @@ from orchestrator.tuning.knobs import Variant
 from orchestrator.tuning.sweep import CLASSES, Outcome, Sums, Task
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import SelfTest, TuneApplied, TuneDocument, TuneFigures, TuneSetting, TuneSweep
+    from orchestrator.documents.kinds.tuning import SelfTest, TuneApplied, TuneDocument, TuneFigures, TuneSetting, TuneSweep
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from orchestrator.session import TOLD, Reason
 from orchestrator.workspaces import same_workspace
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import ReasonObject, TurnDocument, UsageObject
+    from orchestrator.documents.kinds.turns import ReasonObject, TurnDocument, UsageObject
 
 
 def turn_document(report: Report, *, open_questions: Sequence[str] = ()) -> TurnDocument:

@@ -16,7 +16,7 @@ from orchestrator.errors import EscaleraError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from orchestrator.documents.kinds import ProblemDocument
+    from orchestrator.documents.kinds.turns import ProblemDocument
 
 JSON_TYPE = "application/json"
 PROBLEM_TYPE = "application/problem+json"

@@ -20,7 +20,8 @@ from orchestrator.server.client_tools import ClientTools
 
 if TYPE_CHECKING:
     from orchestrator.dispatch.desk import Shown
-    from orchestrator.documents.kinds import StreamLine, TurnDocument, TurnStarted
+    from orchestrator.documents.kinds.stream import StreamLine, TurnStarted
+    from orchestrator.documents.kinds.turns import TurnDocument
     from orchestrator.server.openai.spoken import Opening
 
 MOST_KEPT = 8 * 1024 * 1024

@@ -28,7 +28,7 @@ from orchestrator.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.documents.kinds import TurnDocument
+    from orchestrator.documents.kinds.turns import TurnDocument
     from orchestrator.planning.case import Wish
     from orchestrator.questions import StoredQuestion
     from orchestrator.server.openai.spoken import Opening

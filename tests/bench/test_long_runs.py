@@ -21,6 +21,7 @@ def bench(module: str, *arguments: str) -> list[dict[str, str]]:
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
+@pytest.mark.long
 def test_many_turns_leave_nothing_behind() -> None:
     rows = bench("bench.soak", "--turns", "40")
     assert [row["kind"] for row in rows] == ["openai", "openrouter", "bedrock"]

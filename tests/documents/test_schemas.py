@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
-from orchestrator.documents.schemas import schemas
+from orchestrator.documents.schemas import JsonSchema
+from orchestrator.documents.schemas import schemas as generated
+
+pytestmark = pytest.mark.xdist_group("schemas")  # what they share is made once
 
 CONTRACT = {
     "plan": "agent provider mode reasons state need system history percepts budget delivery",
@@ -38,24 +41,29 @@ CONTRACT = {
 """Keys that every such document has: they may become more, never fewer (page 6)."""
 
 
+@pytest.fixture(scope="module")
+def schemas() -> dict[str, JsonSchema]:
+    return generated()
+
+
 @pytest.mark.parametrize("shape", CONTRACT)
-def test_keys_of_the_contract_are_always_there(shape: str) -> None:
+def test_keys_of_the_contract_are_always_there(shape: str, schemas: dict[str, JsonSchema]) -> None:
     kind, _, part = shape.partition(" ")
-    schema = schemas()[kind]
+    schema = schemas[kind]
     declared = schema["$defs"][part] if part else schema
 
     assert set(CONTRACT[shape].split()) <= set(declared["required"])
     assert part or "format" in declared["required"]
 
 
-def test_every_schema_names_one_format() -> None:
-    named = {name: schema["properties"]["format"]["const"] for name, schema in schemas().items() if name != "stream"}
+def test_every_schema_names_one_format(schemas: dict[str, JsonSchema]) -> None:
+    named = {name: schema["properties"]["format"]["const"] for name, schema in schemas.items() if name != "stream"}
 
-    assert named == {name: f"escalera.{name}/1" for name in schemas() if name != "stream"}
+    assert named == {name: f"escalera.{name}/1" for name in schemas if name != "stream"}
 
 
-def test_the_schema_of_the_session_document_names_every_key_and_step() -> None:
-    schema = schemas()["session"]
+def test_the_schema_of_the_session_document_names_every_key_and_step(schemas: dict[str, JsonSchema]) -> None:
+    schema = schemas["session"]
 
     assert schema["required"] == ["turns"]
     assert schema["properties"]["format"]["const"] == "escalera.session/1"

@@ -37,6 +37,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     home.close()
 
 
+@pytest.mark.long
 @pytest.mark.proof
 def test_no_request_that_the_document_allows_is_answered_by_a_fault(subject: Home) -> None:
     schema = schemathesis.openapi.from_asgi("/openapi.json", subject.app, headers=HEADERS)

@@ -250,6 +250,7 @@ def test_events_of_ended_turns_take_so_much_room_at_most_and_the_turn_is_told_al
     path, key = turns_of(home), {"idempotency-key": "k1"}
     first = home.post(path, {"prompt": "?", "wait_questions": True}, headers=key).json()
     home.post(path, {"prompt": "?"})
+    assert all(done.wait(10) for done in [*home.service._running.values()])  # an answer is given before its events are put away
 
     assert (home.get(f"{path}/0/events").status_code, home.get(f"{path}/1/events").status_code) == (410, 200)
     assert home.post(path, {"prompt": "?", "wait_questions": True}, headers=key).json() == first

@@ -696,7 +696,7 @@ def test_a_restore_that_cannot_be_noted_changes_nothing(process: Callable[..., S
     store.forget("p")
     archive = folder / "memory" / "global-archive.jsonl"
     with archive.open("ab") as file:
-        file.write(b"\n" * 3_000_000)  # so that a limit of files' sizes keeps out the record alone, and not the database
+        file.write((b" " * 99_999 + b"\n") * 30)  # so that a limit of files' sizes keeps out the record alone, and not the database
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (archive.stat().st_size, hard))
     try:

@@ -63,6 +63,7 @@ def stage(shell: Shell, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
         yield make
 
 
+@pytest.mark.long
 def test_one_conversation_through_all_modes(stage: Callable[..., Stage]) -> None:
     steps = (Say("A stone oven."), Say("Which flour do you have?"), Say("Rye it is."), Say("Welcome back."), Say("A letter, then."), Say("Recovered."))
     play = stage(*steps, local=("The shop is green.", "The sign is blue."))

@@ -26,6 +26,8 @@ from orchestrator.testing.openai_server import OpenAIServer, chunk, json_reply, 
 from .conftest import Shell
 from .starter import Starter
 
+pytestmark = pytest.mark.xdist_group("documents")  # what they share is made once
+
 Document = dict[str, Any]
 
 CLAUDE = """\

@@ -145,6 +145,7 @@ def _arrived(server: OpenAIServer, requests: int) -> bool:
     return len(server.requests) == requests
 
 
+@pytest.mark.long
 @pytest.mark.proof
 def test_killed_at_random_moments(shell: Shell, agents: Callable[[str], None]) -> None:
     chance, outcomes = random.Random(7), []

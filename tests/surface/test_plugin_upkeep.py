@@ -68,6 +68,7 @@ def elsewhere(tmp_path: Path, shell: Shell) -> Elsewhere:
     return Elsewhere(tmp_path, shell)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(UV is None, reason="uv is not here")
 def test_a_plugin_is_installed_missed_after_an_upgrade_brought_back_and_removed(elsewhere: Elsewhere, tmp_path: Path) -> None:
     requirement = f"escalera-tiny @ {wheel(tmp_path, FILES | POINT).as_uri()}"

@@ -54,6 +54,7 @@ def environ(tmp_path: Path) -> Mapping[str, str]:
     return {**kept, **pip, **here, "ESCALERA_HOME": str(tmp_path / "home")}
 
 
+@pytest.mark.long
 def test_every_command_of_the_page_does_what_it_says(tmp_path: Path, environ: Mapping[str, str]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -19,6 +19,8 @@ from orchestrator.tuning.work import known_percepts
 from ..conftest import Scene
 from .conftest import lived, past, receipts
 
+pytestmark = pytest.mark.xdist_group("replay")  # what they share is made once
+
 TURNS = 90
 
 

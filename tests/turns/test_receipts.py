@@ -25,6 +25,8 @@ from orchestrator.testing.fake_provider import FakeProvider, says
 
 from ..conftest import NONCE, OWN, TOOLS, Scene, rules, tag
 
+pytestmark = pytest.mark.xdist_group("receipts")  # what they share is made once
+
 TURNS = 200
 
 

@@ -31,7 +31,7 @@ from orchestrator.store import Store
 from orchestrator.undo import last_exchange, session_without
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import NeedDocument
+    from orchestrator.documents.kinds.sessions import NeedDocument
 
 
 EASY, EASY_TURNS = 600, 3

@@ -13,7 +13,8 @@ from orchestrator.server.openai.talk import Exchange
 from orchestrator.server.runs import AWAITED, Run
 
 if TYPE_CHECKING:
-    from orchestrator.documents.kinds import TurnDocument, TurnEvent, UsageObject
+    from orchestrator.documents.kinds.stream import TurnEvent
+    from orchestrator.documents.kinds.turns import TurnDocument, UsageObject
 
 WITHDRAWN = "\n\n[What stands above is withdrawn: the answer is asked for again.]\n\n"
 """What has been streamed to such a client cannot be taken back."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query
 from starlette.responses import Response
 
-from orchestrator.documents.kinds import SessionRefDocument
+from orchestrator.documents.kinds.sessions import SessionRefDocument
 from orchestrator.documents.sessions import hits_document, session_ref_document, sessions_document, shown_document
 from orchestrator.errors import NotFound, UsageError
 from orchestrator.needs import need_document

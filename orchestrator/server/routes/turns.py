@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from orchestrator.continuation import Token
 from orchestrator.continuing import due_questions, with_answers
-from orchestrator.documents.kinds import WaitingDocument
+from orchestrator.documents.kinds.questions import WaitingDocument
 from orchestrator.documents.question import question_object
 from orchestrator.documents.sessions import session_ref_document
 from orchestrator.errors import EscaleraError, NotFound, TokenRefused, UsageError

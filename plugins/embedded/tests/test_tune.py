@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def escalera(folder: Path, *arguments: str, stdin: str = "") -> str:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ESCALERA_")} | {"ESCALERA_HOME": str(folder / "home")}
@@ -17,6 +19,7 @@ def escalera(folder: Path, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_decisions_and_tokens_of_recorded_turns_are_found_again(tmp_path: Path) -> None:
     agents = "".join(f'[agents.{name}]\nprovider = "embedded"\nmax_output_tokens = 4\n' for name in ("local", "strong"))
     (tmp_path / "config.toml").write_text(f'primary = "local"\nescalation = "strong"\n{agents}')
