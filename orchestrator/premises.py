@@ -391,7 +391,7 @@ class Premises:
         """Let go of a crew before the end; none of its turns may run any more."""
         if crew in self._crews:
             self._crews.remove(crew)
-            crew.close()
+            self.tell_once(*crew.close())
 
     def learn_secrets(self, settings: Settings) -> None:
         """From now on, the secrets of these settings and of their agents' environment are known, but for those that a program must be run for."""
@@ -551,7 +551,7 @@ class Premises:
     def close(self) -> None:
         try:
             for crew in self._crews:
-                crew.close()
+                self.tell_once(*crew.close())
             for other in self._others.values():
                 other.close()
         finally:
