@@ -223,5 +223,5 @@ class Crew:
         return agent_prompt(config, found=True, accepts=self._trusted if is_theirs else lambda *_: True)
 
     def _named(self, role: str) -> str | None:
-        name: str | None = self._settings.explain(role).value
+        name: str | None = self._settings.value(role)
         return name

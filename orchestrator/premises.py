@@ -290,11 +290,11 @@ class Premises:
         """How what is seen in a prompt is weighed, as the settings are now."""
         from orchestrator.routing import rules_of
 
-        value, factors = self.settings.value, self.settings.explain("routing.factors")
+        value = self.settings.value
         return rules_of(
             value("routing.threshold"),
-            factors.value or (),
-            source=factors.source,
+            value("routing.factors") or (),
+            source=self.settings.source("routing.factors"),
             repeated_prompts=value("routing.repeated_prompts"),
             classifier=value("routing.classifier"),
             classifier_timeout=value("routing.classifier_timeout"),

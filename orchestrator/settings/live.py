@@ -106,7 +106,7 @@ class LiveSettings:
             if is_stream(path) or (known is None and not os.path.lexists(path)):
                 return known
             content = read_bytes(path)
-            return config_file(path, content)
+            return known if known is not None and (known.path, known.content) == (path, content) else config_file(path, content)
         except ConfigError as error:
             gone = not os.path.lexists(path)
             complaints.append((f"{shown_path(path)} is gone" if gone else error.message, content))

@@ -74,14 +74,22 @@ class Settings:
     project_file: Path | None = None
     project_trusted: bool = False
     """The user has accepted the project file as it is; what lies beside it is accepted file by file (`settings.project`)."""
+    _values: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Those that were asked for, by path: a turn asks for some dozens, which stay as they are."""
 
     def value(self, path: str) -> Any:
         """What code works with: seconds for durations, `None` for unset and for `unlimited` (0 where the help says so).
 
         `Any`, since the type is the declaration's. Raises `ConfigError` for a path that is not declared.
         """
-        setting = _declared(path)
-        return python_value(setting, self._effective(setting)[1])
+        if path not in self._values:
+            setting = _declared(path)
+            self._values[path] = python_value(setting, self._effective(setting)[1])
+        return self._values[path]
+
+    def source(self, path: str) -> str:
+        """Where the value of a declared setting comes from. Raises `ConfigError` for a path that is not declared."""
+        return self._effective(_declared(path))[0]
 
     def command(self, path: str, *, home: Path | None) -> tuple[str, ...]:
         """The words of a command, its program placed: a path with a slash counts from the file that gives it. Empty where there is none."""
