@@ -408,9 +408,8 @@ class Premises:
             if setting.is_command:
                 self.known_secrets.add(written_secrets(setting.name, settings.command(setting.path, home=None)))
         for server in settings.servers.values():
-            held = {"env": server.env, "headers": server.headers, "url": server.url, "args": list(server.args)}
-            self.known_secrets.add(written_secrets("", held))
-            self.known_secrets.add(secret_texts(held, environ=self.environ))
+            self.known_secrets.add(written_secrets("", server.texts))
+            self.known_secrets.add(secret_texts(server.texts, environ=self.environ))
 
     def greet(self) -> None:
         """Without any configuration: say what answers, and how to name a real model."""
