@@ -181,6 +181,7 @@ class Exchange(Generic[Item]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._forget()
+        self._forget = lambda: None  # it has us, too
         self._stop.now()
         self._thread.join(_JOIN)
 

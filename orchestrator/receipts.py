@@ -246,8 +246,12 @@ _ALWAYS = (Limits, Rules)
 def _object(value: Any) -> Json:  # any: a dataclass of ours
     """Its fields but for those that are empty by default, and are so here."""
     always = isinstance(value, _ALWAYS)
-    given = ((name, getattr(value, name), default) for name, default in _fields(type(value)))  # type: ignore[arg-type]  # mypy takes no class for a key
-    return {name: _json(part) for name, part, default in given if always or not (part is default and part in (None, False, "", ()))}
+    told = {}
+    for name, default in _fields(type(value)):  # type: ignore[arg-type]  # mypy takes no class for a key
+        part = getattr(value, name)
+        if part or part is not default or always:
+            told[name] = _json(part)
+    return told
 
 
 @cache
@@ -256,11 +260,14 @@ def _fields(kind: type[Any]) -> tuple[tuple[str, object], ...]:
     return tuple((item.name, item.default) for item in fields(kind))
 
 
+_PLAIN = frozenset({type(None), bool, int, float, str})
+
+
 def _json(value: Any) -> Any:  # any: a field of one of ours
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Enum):
         return value.value
-    if value is None or isinstance(value, str | int | float):
-        return value
     if is_dataclass(value) and not isinstance(value, type):
         return _object(value)
     if isinstance(value, Mapping):

@@ -102,10 +102,8 @@ class Wires:
             if not sent and not received:
                 self._file(session, turn).unlink(missing_ok=True)
                 return
-            make_folder(self._folder)
             head = json.dumps({"format": 1, "sent": len(sent), "received": len(received)}).encode()
-            descriptor = os.open(self._file(session, turn), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
-            with open(descriptor, "wb") as file:
+            with open(self._file(session, turn), "wb", opener=_opened) as file:
                 file.write(b"\n".join([head, sent + received]))
             self._since_counted += 1
             if self._since_counted >= _SLACK:
@@ -152,6 +150,14 @@ class Wires:
 def _name(session: str) -> str:
     """A session's id may hold anything (trial T78): what stands in a file's name is made from it."""
     return hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _opened(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags, PRIVATE_FILE)
+    except FileNotFoundError:
+        make_folder(Path(path).parent)
+        return os.open(path, flags, PRIVATE_FILE)
 
 
 def _written(path: Path) -> float:

@@ -22,9 +22,10 @@ from orchestrator.settings.trust import TrustStore, trust_key
 INSTRUCTIONS = "AGENTS.md"
 TEMPLATES = Path(".escalera", "templates")
 
-OBEYED_SETTINGS = (Path(".claude", "settings.json"), Path(".claude", "settings.local.json"))
+_CLAUDE = ".claude"
+OBEYED_SETTINGS = (Path(_CLAUDE, "settings.json"), Path(_CLAUDE, "settings.local.json"))
 """Of Claude Code: hooks, variables, permissions. Version 2.1 takes those of its working directory; here all up to the top of the repository count."""
-OBEYED_DEFINITIONS = (Path(".claude", "agents"), Path(".claude", "skills"), Path(".claude", "commands"))
+OBEYED_DEFINITIONS = (Path(_CLAUDE, "agents"), Path(_CLAUDE, "skills"), Path(_CLAUDE, "commands"))
 """Of Claude Code: folders of Markdown, at any depth, that may hold hooks, servers and permissions of their own."""
 _MOST_DEFINITIONS = 500
 """Files of one such folder; one with more cannot be accepted."""
@@ -110,7 +111,7 @@ def obeyed_settings(workspace: Path, *, home: Path | None, is_trusted: IsTrusted
     if unreadable or not all(part.accepted for part in parts):
         return []
     names = {path.name for path in OBEYED_SETTINGS}
-    return [part for part in parts if part.path.parent.name == ".claude" and part.path.name in names]
+    return [part for part in parts if part.path.parent.name == _CLAUDE and part.path.name in names]
 
 
 def _templates(root: Path) -> list[Path]:
@@ -161,9 +162,10 @@ def _obeyed(workspace: Path, home: Path | None, is_trusted: IsTrusted) -> tuple[
     """Files that are there and can be accepted, wherever they lead, and those that cannot. What lies in the home folder itself is the user's own."""
     folders = list(takewhile(lambda folder: folder != home, (workspace, *workspace.parents)))
     top = next((number for number, folder in enumerate(folders) if os.path.lexists(folder / ".git")), 0)
-    paths = [*(folder / name for folder in folders[: top + 1] for name in OBEYED_SETTINGS), *(folder / OBEYED_SERVERS for folder in folders)]
+    near = [folder for folder in folders[: top + 1] if os.path.isdir(folder / _CLAUDE)]
+    paths = [*(folder / name for folder in near for name in OBEYED_SETTINGS), *(folder / OBEYED_SERVERS for folder in folders)]
     parts, unreadable = [], []
-    for folder in (folder / name for folder in folders[: top + 1] for name in OBEYED_DEFINITIONS):
+    for folder in (folder / name for folder in near for name in OBEYED_DEFINITIONS):
         found = _definitions(folder)
         if len(found) > _MOST_DEFINITIONS:
             unreadable.append(folder)

@@ -106,9 +106,10 @@ class Secret:
 
 def mask_assigned(content: bytes) -> bytes:
     """With `***` for what stands behind `NAME_KEY=`, `NAME_TOKEN=`, `NAME_SECRET=` and `NAME_PASSWORD=`, as environments are printed, in JSON too."""
-    if not any(ending in content for ending in _ENDINGS):  # as nearly always; this is ten times faster than the expression
-        return content
-    return _ASSIGNED.sub(rb"\g<name>***", content)
+    for ending in _ENDINGS:  # there is none in nearly every text; this is ten times faster than the expression
+        if ending in content:
+            return _ASSIGNED.sub(rb"\g<name>***", content)
+    return content
 
 
 def is_secret_name(name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,8 @@ class Connection:
     verify: str | bool
     """The certificates to trust, as boto3 would."""
     secrets: tuple[str, ...] = field(repr=False)
+    tls: ssl.SSLContext
+    """For all calls; they put the certificates in when the first of them needs any."""
 
     @property
     def where(self) -> str:
@@ -68,6 +71,7 @@ def connect(*, region: str | None, profile: str | None, endpoint_url: str | None
     Raises `Missing`, and what botocore raises while it looks for credentials.
     """
     from botocore.config import Config
+    from botocore.httpsession import create_urllib3_context
 
     programs = programs or Programs()
     session = _session(region, profile, programs, metadata=False)
@@ -83,7 +87,7 @@ def connect(*, region: str | None, profile: str | None, endpoint_url: str | None
     config = Config(connect_timeout=CONNECT_TIMEOUT, read_timeout=read_timeout, retries={"mode": "standard", "total_max_attempts": 1}, tcp_keepalive=True)
     client = session.client("bedrock-runtime", endpoint_url=endpoint_url, config=config)
     verify = session._session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE") or True
-    return Connection(client, verify, tuple(_secrets(credentials, token)))
+    return Connection(client, verify, tuple(_secrets(credentials, token)), create_urllib3_context())
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -16,13 +16,13 @@ Call = Callable[[Watch], Iterator[StreamEvent]]
 """Makes the call, and gives the events of its answer, whose reading keeps to the watch."""
 
 
-class ConverseExchange(Exchange[Iterator[StreamEvent]]):
+class ConverseExchange(Exchange[tuple[Watch, Iterator[StreamEvent]]]):
     """Makes a call in a thread of its own, since what botocore does for credentials cannot be interrupted, and reads its answer in the turn's."""
 
     def __init__(self, call: Call, timeouts: Timeouts, cancel: Cancel, *, where: str) -> None:
-        def opened(stop: Stop) -> Iterator[Iterator[StreamEvent]]:
-            self._watch = Watch(stop)
-            yield call(self._watch)
+        def opened(stop: Stop) -> Iterator[tuple[Watch, Iterator[StreamEvent]]]:
+            watch = Watch(stop)
+            yield watch, call(watch)
 
         super().__init__(opened, timeouts, cancel, where=where, name="escalera-bedrock", begins=lambda _: False)
         self.opened = False
@@ -37,7 +37,8 @@ class ConverseExchange(Exchange[Iterator[StreamEvent]]):
             self.failed = answer
             return
         self.opened = True
-        reading = Reading(answer, self.timers, self._watch, self._cancel, begins=lambda _: True, timed_out=TIMED_OUT)
+        watch, events = answer
+        reading = Reading(events, self.timers, watch, self._cancel, begins=lambda _: True, timed_out=TIMED_OUT)
         try:
             while (event := reading.next()) is not None:
                 yield event

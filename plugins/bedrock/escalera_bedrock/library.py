@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from typing import Any
 
@@ -42,13 +43,16 @@ _UNREACHABLE = (aws.ConnectionError, aws.HTTPClientError, urllib.HTTPError, OSEr
 _UNREADABLE = (ParserError, ResponseParserError, ValueError)
 
 
-def events_in(stream: Any) -> Iterator[Mapping[str, Any]]:  # botocore.eventstream.EventStream
+def events_in(stream: Any, note: Callable[[bytes], object]) -> Iterator[Mapping[str, Any]]:  # botocore.eventstream.EventStream
     """The events of a stream, as iterating over it gives them; but an exception that boto3 has no description of keeps its name and words.
+
+    `note` is told what each frame says: the frames themselves are binary.
 
     Raises `ResponseParserError` for an event that is no JSON object, of which boto3 makes an empty one.
     """
     with closing(stream):
         for frame in stream._event_generator:
+            note(_said(frame))
             try:
                 event = stream._parse_event(frame)
             except aws.EventStreamError as error:
@@ -58,6 +62,13 @@ def events_in(stream: Any) -> Iterator[Mapping[str, Any]]:  # botocore.eventstre
                 _require_object(frame.payload)
             if event:
                 yield event
+
+
+def _said(frame: Any) -> bytes:  # botocore.eventstream.EventStreamMessage
+    """A line with the name of an event and what it holds; a failure that the service does not model stands in headers alone."""
+    name = next((told for kind in (":event-type", ":exception-type", ":error-code") if (told := frame.headers.get(kind))), "")
+    content = frame.payload or json.dumps(str(frame.headers.get(":error-message", ""))).encode()
+    return b'{"%s": %s}\n' % (str(name).encode("utf-8", "surrogatepass"), content)
 
 
 def _require_object(payload: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping
@@ -148,7 +147,7 @@ class BedrockProvider:
                 return events_of(connection.client.converse(modelId=options.model, **body))
             response = connection.client.converse_stream(modelId=options.model, **body)
         _require_stream(response, connection.where)
-        return _noted(events_in(response["stream"]), wire)
+        return events_in(response["stream"], wire.received)
 
     # -- failing
 
@@ -232,13 +231,6 @@ def _read_limit(timeouts: Timeouts) -> float | None:
     if timeouts.idle is None or timeouts.first_byte is None:
         return None
     return max(timeouts.idle, timeouts.first_byte)
-
-
-def _noted(events: Iterator[StreamEvent], wire: Wire) -> Iterator[StreamEvent]:
-    """Their frames are binary, so they are noted as botocore reads them."""
-    for event in events:
-        wire.received(f"{json.dumps(event, ensure_ascii=False, default=str)}\n")
-        yield event
 
 
 def _require_stream(response: Mapping[str, Any], where: str) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import urllib3.connection
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
-from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError, SSLError
 
 from escalera_bedrock.client import CONNECT_TIMEOUT, Connection
 from orchestrator.exchange import Watch
@@ -36,7 +38,7 @@ def wired(connection: Connection, watch: Watch, read_timeout: float | None, wire
     """
     events = connection.client.meta.events
     thread = threading.get_ident()
-    http = _http(connection, watch, read_timeout)
+    http = _Session(connection, watch, read_timeout)
 
     def send(request: Any, **_: Any) -> Any:  # botocore's AWSPreparedRequest and AWSResponse
         if threading.get_ident() != thread:
@@ -74,48 +76,69 @@ def _text(value: str | bytes) -> str:
 _SHOWN = frozenset({"content-type", "content-length", "user-agent", "x-amz-date"})
 
 
-def _http(connection: Connection, watch: Watch, read_timeout: float | None) -> URLLib3Session:
-    config = connection.client.meta.config
-    session = URLLib3Session(
-        verify=connection.verify,
-        proxies=config.proxies or get_environ_proxies(connection.where),
-        timeout=(CONNECT_TIMEOUT, read_timeout),
-        socket_options=_SOCKET_OPTIONS,
-        client_cert=config.client_cert,
-        proxies_config=config.proxies_config,
-    )
-    pools = _pools(watch)
-    session._pool_classes_by_scheme = pools
-    session._manager.pool_classes_by_scheme = pools
-    return session
+class _Session(URLLib3Session):  # type: ignore[misc]  # botocore has no types
+    """botocore's HTTP for one call, over connections that its watch knows of. An agent's calls share the certificates, whose reading takes longer."""
+
+    def __init__(self, connection: Connection, watch: Watch, read_timeout: float | None) -> None:
+        self._tls = connection.tls
+        config = connection.client.meta.config
+        super().__init__(
+            verify=connection.verify,
+            proxies=config.proxies or get_environ_proxies(connection.where),
+            timeout=(CONNECT_TIMEOUT, read_timeout),
+            socket_options=_SOCKET_OPTIONS,
+            client_cert=config.client_cert,
+        )
+        pools = {"http": partial(_PlainPool, watch), "https": partial(_SecurePool, watch)}
+        self._pool_classes_by_scheme = pools
+        self._manager.pool_classes_by_scheme = pools
+
+    def _get_ssl_context(self) -> ssl.SSLContext:
+        return self._tls
+
+    def _setup_ssl_cert(self, conn: Any, url: str, verify: str | bool) -> None:  # Any: one of the pools
+        super()._setup_ssl_cert(conn, url, verify)
+        if conn.ca_certs and not self._tls.cert_store_stats()["x509"]:
+            try:
+                self._tls.load_verify_locations(conn.ca_certs)
+            except OSError as error:
+                raise SSLError(error) from error
+        conn.ca_certs = None  # else each connection reads them
 
 
-def _pools(watch: Watch) -> dict[str, type[AWSHTTPConnectionPool]]:
-    """Connection pools, made for one call, whose connections hand their sockets to its `Stop` and wait no longer than it does."""
+class _Watching:
+    """A connection that hands its socket to the `Stop` of a call, and waits no longer than that does."""
 
-    class Plain(AWSHTTPConnection):  # type: ignore[misc]  # botocore has no types
-        def _new_conn(self) -> socket.socket:
-            return dialled(self, watch.stop)
+    def __init__(self, watch: Watch, *given: Any, **named: Any) -> None:  # Any: as urllib3 has it
+        self._watch = watch
+        super().__init__(*given, **named)
 
-        def connect(self) -> None:
-            super().connect()
-            self.sock: Any = _Watched(self.sock, watch)  # Any: as good as a socket
+    def _new_conn(self) -> socket.socket:
+        return dialled(self, self._watch.stop)  # type: ignore[arg-type]  # one of the two below
 
-    class Secure(AWSHTTPSConnection):  # type: ignore[misc]
-        def _new_conn(self) -> socket.socket:
-            return dialled(self, watch.stop)
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]
+        self.sock: Any = _Watched(self.sock, self._watch)  # Any: as good as a socket
 
-        def connect(self) -> None:
-            super().connect()
-            self.sock: Any = _Watched(self.sock, watch)  # Any: as good as a socket
 
-    class PlainPool(AWSHTTPConnectionPool):  # type: ignore[misc]
-        ConnectionCls = Plain
+class _Plain(_Watching, AWSHTTPConnection):  # type: ignore[misc]
+    """HTTP."""
 
-    class SecurePool(AWSHTTPSConnectionPool):  # type: ignore[misc]
-        ConnectionCls = Secure
 
-    return {"http": PlainPool, "https": SecurePool}
+class _Secure(_Watching, AWSHTTPSConnection):  # type: ignore[misc]
+    """HTTPS."""
+
+
+class _PlainPool(AWSHTTPConnectionPool):  # type: ignore[misc]
+    def __init__(self, watch: Watch, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.ConnectionCls = partial(_Plain, watch)
+
+
+class _SecurePool(AWSHTTPSConnectionPool):  # type: ignore[misc]
+    def __init__(self, watch: Watch, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.ConnectionCls = partial(_Secure, watch)
 
 
 class _Watched:

@@ -22,8 +22,8 @@ from orchestrator.errors import Cancelled, TimedOut
 from orchestrator.history.normalise import normalise
 from orchestrator.messages import Message, Text, ToolCall, ToolResult
 from orchestrator.plugins import PluginManager, installed_entry_points
-from orchestrator.providers import Cancel, Request, Stop, Stopped, SystemBlock, Timeouts
-from orchestrator.testing.bedrock_server import BedrockServer, Reply, fail, say
+from orchestrator.providers import Cancel, Request, Stop, Stopped, SystemBlock, Timeouts, Wire
+from orchestrator.testing.bedrock_server import BedrockServer, Reply, error_frame, fail, say
 
 from .conftest import CERTIFICATE, MODEL, REQUEST, TOOL, bedrock, nobody, play, run, run_with_retries, tls, warmed
 
@@ -275,6 +275,22 @@ def test_cancelling_while_dialling_a_host_that_does_not_answer() -> None:
         with pytest.raises(Stopped):
             dialled(Host(), stop)  # type: ignore[arg-type]  # the four attributes that are used
         assert time.monotonic() - started < 2
+
+
+def test_the_wire_has_what_each_frame_says() -> None:
+    class Kept(Wire):
+        def __init__(self) -> None:
+            self.came = b""
+
+        def received(self, data: str | bytes) -> None:
+            self.came += data if isinstance(data, bytes) else data.encode()
+
+    wire, frames = Kept(), [*say("a b").writes[:2], error_frame("internalFailure", "no more")]
+    with BedrockServer(Reply(frames)) as server:
+        run(bedrock(server.url), replace(REQUEST, wire=wire))
+    head, *told = wire.came.decode().splitlines()
+    assert head == "HTTP 200"
+    assert [next(iter(json.loads(line))) for line in told] == ["messageStart", "contentBlockDelta", "internalFailure"]
 
 
 # -- repairs --------------------------------------------------------------------------------------

@@ -167,9 +167,8 @@ class OpenAIProvider:
 
     def _body(self, request: Request) -> dict[str, Any]:
         endpoint = self._endpoint
-        tools = request.tools if self._capabilities.takes_tools else ()
         return chat_body(
-            replace(request, tools=tools),
+            request if self._capabilities.takes_tools else replace(request, tools=()),
             model=endpoint.model,
             fields=endpoint.fields,
             strict_roles=endpoint.strict_roles,
