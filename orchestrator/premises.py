@@ -262,11 +262,10 @@ class Premises:
         from orchestrator.permissions import RuleSet, rule_of
 
         def rules(path: str) -> tuple[Rule, ...]:
-            found = self.settings.explain(path)
             try:
-                return tuple(map(rule_of, found.value or ()))
+                return tuple(map(rule_of, self.settings.value(path) or ()))  # not as it is shown, where `***` may stand in a pattern
             except ValueError as error:
-                raise ConfigError(f"{path} ({found.source}): {error}") from error
+                raise ConfigError(f"{path} ({self.settings.explain(path).source}): {error}") from error
 
         return RuleSet(rules("permissions.deny"), rules("permissions.ask"), rules("permissions.allow"))
 

@@ -50,3 +50,15 @@ def test_agents_that_their_providers_would_refuse_leave_the_settings_from_before
     file.write_text(GOOD + "[limits]\nretry_attempts = 7\n")
     premises.refresh()
     assert (premises.settings.value("limits.retry_attempts"), len(heard)) == (7, 1)
+
+
+def test_rules_for_tools_are_taken_as_they_are_written_and_not_as_they_are_shown(tmp_path: Path) -> None:
+    rule = "run(curl --api-key=k0a1b2c3d4e5 *)"
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f"{GOOD}[permissions]\nallow = ['{rule}']\n")
+
+    premises = Premises(environ={"ESCALERA_HOME": str(tmp_path / "home")}, cwd=tmp_path, config_file=None, sets=(), flags={}, tell=lambda _: None)
+
+    assert "k0a1b2c3d4e5" not in str(premises.settings.explain("permissions.allow").value)
+    assert [allowed.pattern for allowed in premises.permissions.allow] == ["curl --api-key=k0a1b2c3d4e5 *"]
