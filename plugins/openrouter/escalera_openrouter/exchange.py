@@ -136,12 +136,12 @@ def _answer(call: Call, watch: Watch) -> Generator[Head | bytes, None, None]:
     watch.stop.raise_if_stopped()
     _tell_request(call, headers)
     url = httpx.URL(call.url)
-    with _pool(call, url, watch) as pool, closing(_response(pool.handle_request(_request(call, url, headers)))) as response:
-        head = Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
+    with _pool(call, url, watch) as pool, closing(pool.handle_request(_request(call, url, headers))) as response:
+        head = Head(response.status, {name.lower(): value for name, value in httpx.Headers(response.headers).items()})
         call.wire.received(f"HTTP {head.status}\n{_lines(head.headers, hidden=_HIDDEN_BACK)}\n")
         yield head
         received = 0
-        for chunk in response.iter_bytes():
+        for chunk in _body(response, packed="content-encoding" in head.headers):
             call.wire.received(chunk)
             yield chunk
             received += len(chunk)
@@ -185,20 +185,19 @@ def _pool(call: Call, url: httpx.URL, watch: Watch) -> httpcore.ConnectionPool:
     return httpcore.ConnectionPool(ssl_context=tls, proxy=_proxy(url), max_connections=1, retries=0, network_backend=_Dialler(watch))
 
 
-def _response(answer: httpcore.Response) -> httpx.Response:
-    """With httpx's names for headers, and what was compressed unpacked."""
-    return httpx.Response(answer.status, headers=answer.headers, stream=_Body(answer))
+def _body(response: httpcore.Response, *, packed: bool) -> Iterator[bytes]:
+    """Its parts as they come; what was compressed although nobody asked for it is unpacked."""
+    if not packed:
+        return filter(None, response.iter_stream())
+    return httpx.Response(response.status, headers=response.headers, stream=_Stream(response)).iter_bytes()
 
 
-class _Body(httpx.SyncByteStream):
+class _Stream(httpx.SyncByteStream):
     def __init__(self, response: httpcore.Response) -> None:
         self._response = response
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._response.iter_stream()
-
-    def close(self) -> None:
-        self._response.close()
 
 
 class _Dialler(httpcore.NetworkBackend):
