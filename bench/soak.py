@@ -41,6 +41,8 @@ GROWTH = 0.05
 ANSWERED = 0.6
 """Of the turns, at least: six of nine are given a whole answer."""
 AWS = {"AWS_ACCESS_KEY_ID": "AKIDDUMMY0000", "AWS_SECRET_ACCESS_KEY": "dummy-secret", "AWS_EC2_METADATA_DISABLED": "true"}
+ENDS_WITHIN = 5.0
+"""Seconds for the thread of the last turn to be gone."""
 HELD = "held"
 """What an answer says that never ends: its turn is cancelled."""
 
@@ -116,6 +118,9 @@ def _soak(front: Front, turns: int) -> Soaked:
         if number >= WARM_UP:
             memory.append(_resident())
     seconds = time.monotonic() - began
+    until = time.monotonic() + ENDS_WITHIN
+    while threading.active_count() > threads and time.monotonic() < until:
+        time.sleep(0.05)
     return Soaked(ends, seconds, memory, (int(files), _files()), (int(threads), threading.active_count()))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.errors import ConfigError, EscaleraError, PluginError, foreign
 from orchestrator.guarded import BROKEN, Guarded
 from orchestrator.plugins import PluginReport, missing_kind
-from orchestrator.providers import AgentContext, Capabilities, Provider, ProviderKind
+from orchestrator.providers import AgentContext, Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import LIMITS
 from orchestrator.settings.files import decode_text, read_bytes, read_found, shown_path
@@ -68,15 +68,18 @@ def build_provider(
     context = replace(context, long_lived=long_lived, session_wait=session_wait, folders=folders)
     try:
         provider = kind.factory(checked, context)
-        wrong = _what_it_lacks(provider)
     except (EscaleraError, KeyboardInterrupt):
         raise
     except BaseException as error:
         # A factory is code of strangers, which may raise anything. What it says is not repeated: it may hold a secret.
         raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be made: {foreign(error)}", hint=BROKEN) from None
-    if wrong is not None:
-        raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be used: {wrong}", hint=BROKEN)
-    return Guarded(provider, known)
+    missing = [name for name in ("run", "preview", "check") if not _has(provider, name)]
+    if missing:
+        text = f"its factory gave {type(provider).__name__}, which has no {', '.join(missing)}"
+        raise PluginError(f"agents.{config.name}: the provider {kind.name} cannot be used: {text}", hint=BROKEN)
+    guarded = Guarded(provider, known, agent=config.name)
+    _ = guarded.capabilities, guarded.model, guarded.config_dir  # what they raise is raised here, before anything depends on them
+    return guarded
 
 
 def agent_context(
@@ -153,14 +156,11 @@ def agent_prompt(config: AgentConfig, *, found: bool = False, accepts: Callable[
     return text
 
 
-def _what_it_lacks(provider: Provider) -> str | None:
-    """What is missing for a factory's answer to be a provider."""
-    missing = [name for name in ("run", "preview", "check") if not callable(getattr(provider, name, None))]
-    if missing:
-        return f"its factory gave {type(provider).__name__}, which has no {', '.join(missing)}"
-    if not isinstance(provider.capabilities, Capabilities):
-        return f"its capabilities are {type(provider.capabilities).__name__} instead of Capabilities"
-    return None if provider.model is None or isinstance(provider.model, str) else f"its model is {type(provider.model).__name__} instead of a text"
+def _has(provider: Provider, name: str) -> bool:
+    try:
+        return callable(getattr(provider, name, None))
+    except (Exception, SystemExit):  # strangers' code, which may raise anything
+        return False
 
 
 def _texts_of(values: Iterable[object], environ: Mapping[str, str]) -> set[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.agents import agent_prompt, build_provider, tool_environ
-from orchestrator.errors import ConfigError
+from orchestrator.errors import ConfigError, foreign
 from orchestrator.history.fit import Weighed
 from orchestrator.mcp_client.listings import Listings
 from orchestrator.mcp_client.servers import Offer, ToolServers
@@ -61,11 +61,17 @@ class Agent:
         """The configuration folder that an external session is bound to, for agents that have one."""
         return getattr(self.provider, "config_dir", None)
 
-    def close(self) -> None:
-        """Let go of what its provider keeps ready between two turns, for providers that keep anything."""
-        close: Callable[[], None] | None = getattr(self.provider, "close", None)
-        if close is not None:
-            close()
+    def close(self) -> str | None:
+        """Let go of what its provider keeps ready between two turns, for providers that keep anything. What went wrong there, for the user."""
+        try:
+            close: Callable[[], None] | None = getattr(self.provider, "close", None)
+            if close is not None:
+                close()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # strangers' code; what was asked of it is done by now
+            return f"agents.{self.name}: its provider ({self.kind}) did not let go of what it keeps: {foreign(error)}"
+        return None
 
 
 class Crew:
@@ -156,11 +162,10 @@ class Crew:
     def _tool_environ(self) -> Mapping[str, str]:
         return tool_environ(self._environ, self._settings.agents.values(), self._settings.servers.values(), self._kinds)
 
-    def close(self) -> None:
-        """Let go of what the agents keep ready between two turns, and of the tool servers; no turn may run any more."""
+    def close(self) -> Sequence[str]:
+        """Let go of what the agents keep ready between two turns, and of the tool servers; no turn may run any more. What went wrong, for the user."""
         try:
-            for agent in self._built.values():
-                agent.close()
+            return [problem for agent in self._built.values() if (problem := agent.close()) is not None]
         finally:
             self.tool_servers.close()
 

@@ -391,7 +391,7 @@ class Premises:
         """Let go of a crew before the end; none of its turns may run any more."""
         if crew in self._crews:
             self._crews.remove(crew)
-            crew.close()
+            self.tell_once(*crew.close())
 
     def learn_secrets(self, settings: Settings) -> None:
         """From now on, the secrets of these settings and of their agents' environment are known, but for those that a program must be run for."""
@@ -408,9 +408,8 @@ class Premises:
             if setting.is_command:
                 self.known_secrets.add(written_secrets(setting.name, settings.command(setting.path, home=None)))
         for server in settings.servers.values():
-            held = {"env": server.env, "headers": server.headers, "url": server.url, "args": list(server.args)}
-            self.known_secrets.add(written_secrets("", held))
-            self.known_secrets.add(secret_texts(held, environ=self.environ))
+            self.known_secrets.add(written_secrets("", server.texts))
+            self.known_secrets.add(secret_texts(server.texts, environ=self.environ))
 
     def greet(self) -> None:
         """Without any configuration: say what answers, and how to name a real model."""
@@ -551,7 +550,7 @@ class Premises:
     def close(self) -> None:
         try:
             for crew in self._crews:
-                crew.close()
+                self.tell_once(*crew.close())
             for other in self._others.values():
                 other.close()
         finally:

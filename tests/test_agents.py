@@ -195,7 +195,14 @@ def test_a_model_of_options_that_breaks_is_a_problem_of_its_own_agents(how: str)
         (lambda *_: None, "its factory gave NoneType, which has no run, preview, check"),
         (lambda *_: sys.exit(0), "the provider fake cannot be made: SystemExit in test_agents.py"),
         (lambda options, context: replaced(FakeProvider(options, context), capabilities=True), "its capabilities are bool"),
+        (
+            lambda options, context: replaced(FakeProvider(options, context), capabilities=Capabilities(context_window_tokens="8k")),
+            "context_window_tokens is no",
+        ),
+        (lambda options, context: replaced(FakeProvider(options, context), capabilities=Capabilities(profile="x")), "profile is none of openai,"),
+        (lambda options, context: replaced(FakeProvider(options, context), capabilities=Capabilities(streams="no")), "streams is neither true nor false"),
         (lambda options, context: replaced(FakeProvider(options, context), model=7), "its model is int"),
+        (lambda options, context: replaced(FakeProvider(options, context), config_dir=b"/c"), "its config_dir is bytes"),
     ],
 )
 def test_what_is_no_provider_is_refused(made: Any, said: str) -> None:

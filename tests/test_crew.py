@@ -50,6 +50,14 @@ class Keeping(FakeProvider):
         self.closed += 1
 
 
+def _raises() -> None:
+    raise RuntimeError("x")
+
+
+def _leaves() -> None:
+    raise SystemExit(3)
+
+
 class Kinds:
     """Counts what is built."""
 
@@ -135,6 +143,18 @@ def test_what_agents_keep_between_turns_is_let_go_at_the_end(tmp_path: Path, kin
     made.close()
 
     assert [provider.closed for provider in kinds.kept] == [1]
+
+
+@pytest.mark.parametrize("close", [_raises, _leaves, 5])
+def test_one_that_cannot_let_go_keeps_no_other_from_it(tmp_path: Path, kinds: Kinds, close: object) -> None:
+    made = crew(tmp_path, kinds, CONFIG + '[agents.other]\nprovider = "fake"\n', long_lived=True)
+    made.agent("strong"), made.agent("other")
+    kinds.kept[0].close = close  # type: ignore[method-assign, assignment]
+
+    (problem,) = made.close()
+
+    assert "agents.strong: its provider (fake) did not let go" in problem
+    assert kinds.kept[1].closed == 1
 
 
 def test_agents_of_one_turn_are_told_so_and_close_like_any(tmp_path: Path, kinds: Kinds) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import AuthFailed, PluginError
+from orchestrator.errors import AuthFailed, PluginError, ProviderError, RateLimited
 from orchestrator.guarded import Guarded
 from orchestrator.providers import Ask, Cancel, CheckResult, Event, Finished, Notice, Request, TextDelta
 from orchestrator.settings.known import KnownSecrets
@@ -44,7 +44,7 @@ class Quoting(FakeProvider):
 def guarded() -> Guarded:
     known = KnownSecrets()
     known.add([KEY])
-    return Guarded(Quoting(), known)
+    return Guarded(Quoting(), known, agent="a")
 
 
 def test_errors_notices_and_results_come_without_the_secret(guarded: Guarded) -> None:
@@ -70,7 +70,7 @@ def test_closing_lets_the_provider_go(guarded: Guarded) -> None:
 
 
 def test_what_a_provider_has_besides_is_handed_on() -> None:
-    guarded = Guarded(FakeProvider([Finished("stop")], model="big", config_dir="/conf"), KnownSecrets())
+    guarded = Guarded(FakeProvider([Finished("stop")], model="big", config_dir="/conf"), KnownSecrets(), agent="a")
 
     assert (guarded.model, guarded.config_dir) == ("big", "/conf")
     assert not hasattr(guarded, "close")
@@ -82,5 +82,48 @@ def test_a_run_that_gives_nothing_is_its_plugins_fault() -> None:
     provider.run = lambda *_, **__: None
 
     with pytest.raises(PluginError, match=r"agents\.a: its provider's run gave NoneType instead of events") as caught:
-        list(Guarded(provider, KnownSecrets()).run(REQUEST, cancel=Cancel(), ask=nobody))
+        list(Guarded(provider, KnownSecrets(), agent="a").run(REQUEST, cancel=Cancel(), ask=nobody))
     assert "escalera plugins list" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("error", [AuthFailed(None), RateLimited(5, hint=5, partial=5)])  # type: ignore[arg-type]  # a plugin makes its errors as it likes
+def test_an_error_whose_texts_are_none_is_still_that_error(error: ProviderError) -> None:
+    provider = Quoting()
+    provider.error = error
+
+    with pytest.raises(type(error)):
+        list(Guarded(provider, KnownSecrets(), agent="a").run(REQUEST, cancel=Cancel(), ask=nobody))
+
+
+class Moody(FakeProvider):
+    """Fails later to say what it could say at first."""
+
+    asked = 0
+
+    @property
+    def config_dir(self) -> str | None:
+        self.asked += 1
+        if self.asked > 1:
+            raise LookupError(KEY)
+        return "/conf"
+
+    @config_dir.setter
+    def config_dir(self, value: str | None) -> None:
+        pass
+
+
+def test_a_property_that_fails_late_is_its_plugins_fault() -> None:
+    guarded = Guarded(Moody(), KnownSecrets(), agent="a")
+
+    assert guarded.config_dir == "/conf"
+    with pytest.raises(PluginError, match=r"agents\.a: its provider cannot tell its config_dir: LookupError in test_guarded\.py"):
+        _ = guarded.config_dir
+
+
+@pytest.mark.parametrize("body", [b"x", {1: "x"}, float("nan"), {1, 2}])
+def test_a_preview_that_is_no_json_is_its_plugins_fault(body: object) -> None:
+    provider: Any = FakeProvider()
+    provider.preview = lambda *_: {"body": body}
+
+    with pytest.raises(PluginError, match="preview gives no JSON"):
+        Guarded(provider, KnownSecrets(), agent="a").preview(REQUEST)

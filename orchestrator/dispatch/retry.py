@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator.clock import Clock
 from orchestrator.errors import Cancelled, ProviderError, Transient
 from orchestrator.providers import Cancel
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 FIRST_WAIT = 0.5
 """Seconds; doubled for each further attempt and drawn with full jitter."""
@@ -35,39 +38,47 @@ def with_retries(
     kept to `max_wait` seconds: a longer one fails at once. No wait goes beyond `until`, a monotonic time.
     `announce` is told the error, the wait in seconds and the number of the attempt to come.
     """
-    sent = own = 0
-    while True:
-        try:
-            return send()
-        except ProviderError as error:
-            sent += 1
-            own += error.own_retries
-            wait = _wait_after(error, sent, max_wait, jitter)
-            too_late = until is not None and clock.monotonic() + wait > until
-            if sent + own > attempts or too_late or not may_retry() or not _may_be_sent_again(error, max_wait):
-                _explain(error, max_wait)
-                raise
-            announce(error, wait, sent + 1)
-        clock.sleep(wait, cancel.event)
+    from tenacity import Retrying, retry_if_exception
+
+    def wait(state: RetryCallState) -> float:
+        error = _error_of(state)
+        if error.repaired:
+            return 0.0
+        if isinstance(error, Transient) and error.retry_after is not None:
+            return error.retry_after
+        return jitter.uniform(0, min(max_wait, FIRST_WAIT * 2**state.attempt_number))
+
+    def worth_it(error: BaseException) -> bool:
+        if not isinstance(error, ProviderError) or error.emitted or error.final or not may_retry():
+            return False
+        return error.repaired or (isinstance(error, Transient) and (error.retry_after is None or error.retry_after <= max_wait))
+
+    def tell(state: RetryCallState) -> None:
+        announce(_error_of(state), state.next_action.sleep if state.next_action else 0.0, state.attempt_number + 1)
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds, cancel.event)
         if cancel.is_set():
             raise Cancelled(cancel.reason)
 
+    own = 0
 
-def _wait_after(error: ProviderError, sent: int, max_wait: float, jitter: random.Random) -> float:
-    if error.repaired:
-        return 0.0
-    if isinstance(error, Transient) and error.retry_after is not None:
-        return error.retry_after
-    return jitter.uniform(0, min(max_wait, FIRST_WAIT * 2**sent))
+    def stop(state: RetryCallState) -> bool:
+        nonlocal own
+        own += _error_of(state).own_retries
+        return state.attempt_number + own > attempts or (until is not None and clock.monotonic() + state.upcoming_sleep > until)
+
+    retrying = Retrying(stop=stop, wait=wait, retry=retry_if_exception(worth_it), before_sleep=tell, sleep=sleep, reraise=True)
+    try:
+        return retrying(send)
+    except Transient as error:
+        if error.retry_after is not None and error.retry_after > max_wait:
+            error.hint = f"the provider asks to wait {error.retry_after:.0f} s, longer than retry_max_wait ({max_wait:g} s): try again then"
+        raise
 
 
-def _may_be_sent_again(error: ProviderError, max_wait: float) -> bool:
-    """By what the error says of itself."""
-    if error.emitted or error.final:
-        return False
-    return error.repaired or (isinstance(error, Transient) and (error.retry_after is None or error.retry_after <= max_wait))
-
-
-def _explain(error: ProviderError, max_wait: float) -> None:
-    if isinstance(error, Transient) and error.retry_after is not None and error.retry_after > max_wait:
-        error.hint = f"the provider asks to wait {error.retry_after:.0f} s, longer than retry_max_wait ({max_wait:g} s): try again then"
+def _error_of(state: RetryCallState) -> ProviderError:
+    error = state.outcome.exception() if state.outcome else None
+    if not isinstance(error, ProviderError):
+        raise TypeError(f"only a provider's error is retried, not {error!r}")
+    return error

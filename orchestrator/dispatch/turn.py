@@ -311,16 +311,17 @@ def _events(provider: Provider, request: Request, desk: Desk) -> Generator[Event
 
     Closing this lets the provider go of its socket or child. What a foreign error says is not repeated: it may hold a secret.
     """
-    handed_over = False
+    handed_over = finished = False
     try:
         events = provider.run(replace(request, wire=desk.wire), cancel=desk.cancel, ask=desk.ask)
         try:
             for event in events:
                 if not is_event(event):
-                    raise ProtocolError(f"the provider gave something that is no event: {type(event).__name__}", hint=_BROKEN)
+                    what = "an event with a wrong field" if isinstance(event, Event) else "something that is no event"
+                    raise ProtocolError(f"the provider gave {what}: {type(event).__name__}", hint=_BROKEN)
                 handed_over = True
                 yield event
-                handed_over = False
+                handed_over, finished = False, finished or isinstance(event, Finished)
         finally:
             _close(events)
     except (EscaleraError, KeyboardInterrupt):
@@ -328,7 +329,9 @@ def _events(provider: Provider, request: Request, desk: Desk) -> Generator[Event
     except BaseException as error:
         if handed_over and isinstance(error, GeneratorExit):  # whoever takes the events wants no more; a provider may raise this too
             raise
-        raise ProtocolError(f"the provider broke: {foreign(error)}", hint=_BROKEN) from error
+        if not finished:
+            raise ProtocolError(f"the provider broke: {foreign(error)}", hint=_BROKEN) from error
+        yield Notice(f"the provider broke after the end of its answer: {foreign(error)}")  # page 7: what is finished stands
 
 
 _BROKEN = "this is a fault of its plugin: tell whoever made it, `escalera plugins list` names it"

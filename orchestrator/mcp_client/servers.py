@@ -21,7 +21,8 @@ from orchestrator.mcp_client.schema import Parameters, described, parameters_of,
 from orchestrator.providers import OWNER_MARK, SESSION_MARK, STORE_MARK, Cancel, ToolSchema
 from orchestrator.quoting import one_line
 from orchestrator.reaping import end_bearers
-from orchestrator.settings.secrets import MASK, Secret, SecretRef, resolve
+from orchestrator.settings.known import resolved_secrets, written_secrets
+from orchestrator.settings.secrets import MASK, resolve
 from orchestrator.settings.tool_servers import TABLE, ToolServer
 from orchestrator.tools import Tool, ToolContext, ToolFailed
 
@@ -358,8 +359,8 @@ class _Server:
         config, where = self.config, f"{TABLE}.{self.config.name}"
         env = resolve(config.env, environ=self._environ, path=f"{where}.env")
         headers = resolve(config.headers, environ=self._environ, path=f"{where}.headers")
-        secret = [env[name] for name, value in config.env.items() if isinstance(value, Secret | SecretRef)]
-        self.secrets = tuple(text for text in (*secret, *headers.values()) if len(text) >= _SHORTEST_SECRET)
+        secrets = (*written_secrets("", config.texts), *resolved_secrets(config.env, env), *headers.values())
+        self.secrets = tuple(text for text in dict.fromkeys(secrets) if len(text) >= _SHORTEST_SECRET)
         marks = {SERVER_MARK: self._mark, **({SESSION_MARK: session} if session else {})}
         marks |= {name: self._environ[name] for name in (STORE_MARK, OWNER_MARK) if name in self._environ}
         return Way(config.name, config.command, config.args, {**marks, **env}, config.url, headers, self._workspace)

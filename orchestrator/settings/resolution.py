@@ -17,7 +17,7 @@ from orchestrator.settings.limits import Limits
 from orchestrator.settings.paths import Paths, home_of
 from orchestrator.settings.placing import placed_command
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
-from orchestrator.settings.secrets import showable
+from orchestrator.settings.secrets import showable, showable_stranger
 from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE, ToolServer, merge_servers, server_problems
 from orchestrator.settings.trust import TrustStore, harmless_part, weight
 from orchestrator.settings.values import path_parts, python_value, shown_key
@@ -167,7 +167,7 @@ class Settings:
             raise ConfigError(f"{path}: no agent {name!r} is configured{did_you_mean(nearest(name, self.agents))}")
         if rest[:1] == ["limits"] and len(rest) == 2:
             return self._explain_limit(path, name, rest[1])
-        given = [(layer.source, value) for layer in self.layers if (value := _inner(_masked_table(layer.agents.get(name, {})), rest)) is not None]
+        given = [(layer.source, value) for layer in self.layers if (value := _inner(_masked_options(layer.agents.get(name, {})), rest)) is not None]
         if not rest or not (given or (len(rest) == 1 and (rest[0] in AGENT_KEYS or rest[0] in AGENT_OPTIONS))):
             raise ConfigError(f"{path} is not set{did_you_mean(_near_key(name, rest))}")
         agent = self.agents[name]
@@ -415,7 +415,13 @@ def _set_keys(agent: AgentConfig) -> list[str]:
 def _agent_values(agent: AgentConfig) -> dict[str, Any]:
     """An agent's keys as they may be shown."""
     own = {"provider": agent.provider, "prompt": agent.prompt, "prompt_file": str(agent.prompt_file) if agent.prompt_file else None}
-    return {**own, "prices": dict(agent.prices) or None, "extra_tools": list(agent.extra_tools) or None, **_masked_table(agent.options)}
+    return {**own, "prices": dict(agent.prices) or None, "extra_tools": list(agent.extra_tools) or None, **_masked_options(agent.options)}
+
+
+def _masked_options(table: Mapping[str, Any]) -> dict[str, Any]:
+    """An agent's table: a name that is no option known here may be a misspelt one, of a secret."""
+    known = (*AGENT_KEYS, *AGENT_OPTIONS)
+    return {key: showable(key, value) if key in known else showable_stranger(key, value) for key, value in table.items()}
 
 
 def _masked_table(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,14 @@ from datetime import date, time
 from typing import Any, Literal
 
 from orchestrator.errors import SecretMissing
+from orchestrator.settings.problems import nearest
 from orchestrator.settings.values import shown
 
 MASK = "***"
 
 _SECRET_NAME = re.compile(r"(^|[_-])(api_?key|key|token|secret|password|passwd|passphrase|pwd|pat|credentials?|bearer|authorization|cookie)$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NAMES_OF_SECRETS = ("api_key", "token", "secret", "password", "passphrase", "authorization", "credentials", "access_key", "bearer", "cookie")
 _CARRIERS = ("headers", "env")
 """Tables of free names whose values may be secrets, whatever they are called."""
 _URL_NAME = re.compile(r"(^|[_-])(ur[li]|endpoint)$", re.IGNORECASE)
@@ -205,6 +207,24 @@ def showable(name: str, value: object) -> Any:
     return _plain(masked(name, value))
 
 
+def showable_stranger(name: str, value: object) -> Any:
+    """As `showable`, where nothing is known of that name: also what looks like a secret is `***`, and all under a name that comes near one of secrets."""
+    near = nearest(name, _NAMES_OF_SECRETS, cutoff=0.75) is not None
+    return _without_opaque("authorization" if near else name, showable(name, value))
+
+
+def _without_opaque(name: str, value: Any) -> Any:  # any: what stands in JSON
+    if isinstance(value, Mapping):
+        return {key: _without_opaque(name if is_secret_name(name) else key, item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_opaque(name, item) for item in value]
+    return MASK if isinstance(value, str) and (is_secret_name(name) or _is_opaque(name, value)) else value
+
+
+def _is_opaque(name: str, text: str) -> bool:
+    return _OPAQUE.fullmatch(text) is not None and _OPEN_NAME.search(name) is None
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
@@ -225,7 +245,7 @@ def _carried_name(name: str, key: str, value: object) -> str:
     """The name by which a value in a table is judged: a header is a secret whatever it is called, and so is what looks like one as a variable."""
     if is_secret_name(name) or (name == "headers" and isinstance(value, str)):
         return "authorization"
-    is_opaque = name == "env" and isinstance(value, str) and _OPAQUE.fullmatch(value) is not None and _OPEN_NAME.search(key) is None
+    is_opaque = name == "env" and isinstance(value, str) and _is_opaque(key, value)
     return "authorization" if is_opaque else key if key not in _CARRIERS or isinstance(value, Mapping) else f"{key}."
 
 

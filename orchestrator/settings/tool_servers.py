@@ -45,6 +45,11 @@ class ToolServer:
         """Whether its tools are for that agent."""
         return self.agents is None or agent in self.agents
 
+    @property
+    def texts(self) -> dict[str, Any]:
+        """All of it that may hold secrets."""
+        return {"env": self.env, "headers": self.headers, "url": self.url, "args": list(self.args)}
+
 
 def checked_server(table: Mapping[str, Any], report: Callable[[str, str], None]) -> dict[str, Any]:
     """A server's table as it was written, secrets wrapped; what is wrong with a key is reported under its name, and the key left out."""

@@ -46,10 +46,9 @@ def parse_value(setting: Setting, raw: object, *, text: bool) -> SettingValue:
     if text and isinstance(raw, str) and not raw.strip():
         raise ValueError(f"is empty; expected {expectation(setting)}")
     value = _PARSERS[setting.type](raw, text)
-    if value is None and _is_negative(setting, raw):
-        raise ValueError(f"{shown(raw)} is too small; expected {expectation(setting)}")
     if value is None:
-        raise ValueError(f"{shown(raw)} is not usable; expected {expectation(setting)}")
+        refused = quoted(raw) if setting.is_command else shown(raw)  # a command may hold a secret
+        raise ValueError(f"{refused} is {'too small' if _is_negative(setting, raw) else 'not usable'}; expected {expectation(setting)}")
     _check_bounds(setting, value)
     return value
 

@@ -432,6 +432,14 @@ def test_an_error_that_is_none_of_ours_becomes_one(turn: Turn, error: BaseExcept
     assert turn.answered.unfinished == "half"
 
 
+def test_an_answer_that_was_finished_stands_whatever_its_provider_does_then(turn: Turn) -> None:
+    turn.run(FakeProvider([*says("whole"), RuntimeError("bug")]))
+
+    assert turn.error is None
+    assert turn.answered.steps == [Text("whole")]
+    assert "the provider broke after the end of its answer: RuntimeError" in turn.seen("notice")
+
+
 def test_what_a_foreign_error_says_may_hold_a_secret_and_is_not_told(turn: Turn) -> None:
     turn.run(FakeProvider([ValueError("illegal header b'Bearer sk-DEMO-4242'")]))
 

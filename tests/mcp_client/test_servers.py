@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -89,15 +90,17 @@ def test_only_the_named_tools_for_the_named_agents(use: Use) -> None:
 
 def test_servers_that_do_not_start_are_left_out_with_the_reason_and_without_secrets(use: Use) -> None:
     broken = program("broken", "--broken", env={"TEST_API_KEY": Secret("configuration")})
+    told = ToolServer("told", sys.executable, ("-c", "import sys; sys.exit(f'no {sys.argv[1:]}')", "--api-key", "k0a1b2c3", "pg://me:pw9f8e7d@h/db"))
     missing = ToolServer("missing", "/nowhere/program")
     nowhere = ToolServer("nowhere", url="http://127.0.0.1:9/mcp")
     unset = program("unset", env={"A_TOKEN": SecretRef("env", env="NOT_THERE")})
-    using = use(broken, missing, nowhere, unset, program("good", "--noise"))
+    using = use(broken, told, missing, nowhere, unset, program("good", "--noise"))
 
     offer = using.prepare()
 
     problems = {problem.split()[3]: problem for problem in offer.problems}
     assert "its last words were: cannot find my ***" in problems["broken"]
+    assert "its last words were: no ['--api-key', '***', 'pg://me:***@h/db']" in problems["told"]
     assert "No such file" in problems["missing"]
     assert "it does not start" in problems["nowhere"]
     assert "NOT_THERE is not set" in problems["unset"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -564,6 +565,23 @@ def test_t96_secrets_are_in_no_listing_and_no_representation(place: Any) -> None
     assert settings.explain("agents.third.api_key").value == "***"
     assert settings.explain("agents.third.headers").value == {"Authorization": "***", "x-trace": "{ env = 'TRACE' }"}
     assert settings.explain("agents.cheap.base_url").value == "https://***@h/v1?key=***&x=1"
+
+
+@pytest.mark.parametrize("written", ["api_kye = 'short'", "api_keys = ['short']", "auth = 'sk-DEMO-4242424242'", "kye = {x = 'sk-DEMO-4242424242'}"])
+def test_a_secret_under_a_misspelt_name_is_not_shown(place: Any, written: str) -> None:
+    place.user(f"{AGENTS}[agents.third]\nprovider = 'openai'\n{written}\nstyle = 'plain'\n")
+
+    shown = {one.path: one.value for one in place.load().all()}
+
+    assert not {"short", "sk-DEMO-4242424242"} & set(re.findall(r"[\w-]+", str(shown)))
+    assert shown["agents.third.style"] == "plain"
+
+
+def test_a_command_that_is_no_list_is_not_repeated(place: Any) -> None:
+    place.user("[notify]\ncommand = 'curl -u me:hunter2 https://x'\n")
+
+    with pytest.raises(ConfigError, match="a text of 28 characters is not usable"):
+        place.load()
 
 
 @pytest.mark.trial("T93")

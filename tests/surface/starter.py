@@ -27,7 +27,7 @@ from types import TracebackType
 
 PROGRAM = str(Path(sys.executable).with_name("escalera"))
 PACKAGES = ("orchestrator", "escalera_claude_cli", "escalera_openrouter", "escalera_embedded", "escalera_bedrock")
-LIBRARIES = ("boto3", "httpx", "httpx_sse", "jinja2", "pydantic", "rich.markdown", "prompt_toolkit", "sqlite3", "uuid")
+LIBRARIES = ("boto3", "httpx", "httpx_sse", "jinja2", "pydantic", "rich.markdown", "prompt_toolkit", "sqlite3", "tenacity", "uuid")
 
 
 class Starter:

@@ -248,7 +248,7 @@ class Conversation:
     def close(self) -> None:
         """Let go of what the agents keep ready between two turns; none may run."""
         if self._kept is not None:
-            self._kept[2].close()
+            self.front.let_go(self._kept[2])
             self._kept = None
 
     def _forget_facts(self, session: Session, first: int) -> None:

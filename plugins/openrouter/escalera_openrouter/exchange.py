@@ -135,13 +135,13 @@ def _answer(call: Call, watch: Watch) -> Generator[Head | bytes, None, None]:
     headers = merged({"accept": "*/*", "accept-encoding": "identity", "user-agent": "escalera"}, call.headers(watch.stop, watch.left()))
     watch.stop.raise_if_stopped()
     _tell_request(call, headers)
-    url = httpx.URL(call.url)
-    with _pool(call, url, watch) as pool, closing(pool.handle_request(_request(call, url, headers))) as response:
-        head = Head(response.status, {name.lower(): value for name, value in httpx.Headers(response.headers).items()})
+    request = httpx.Request(call.method, call.url, headers=headers, content=call.content)
+    with _Transport(call, watch) as transport, closing(transport.handle_request(request)) as response:
+        head = Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
         call.wire.received(f"HTTP {head.status}\n{_lines(head.headers, hidden=_HIDDEN_BACK)}\n")
         yield head
         received = 0
-        for chunk in _body(response, packed="content-encoding" in head.headers):
+        for chunk in response.iter_bytes():
             call.wire.received(chunk)
             yield chunk
             received += len(chunk)
@@ -171,33 +171,31 @@ def _lines(headers: Mapping[str, str], *, hidden: Iterable[str]) -> str:
 # -- the connection -------------------------------------------------------------------------------
 
 
-def _request(call: Call, url: httpx.URL, headers: Mapping[str, str]) -> httpcore.Request:
-    """Made for httpcore at once, since httpx's own takes as long as the rest of sending."""
-    target = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-    length = {} if call.content is None else {"content-length": str(len(call.content))}
-    told = merged({"host": url.netloc.decode("ascii"), **length}, headers)
-    return httpcore.Request(call.method, target, headers=[(name.encode("ascii"), value.encode("ascii")) for name, value in told.items()], content=call.content)
+class _Transport(httpx.BaseTransport):
+    """httpx over a connection that is watched, whatever it is doing: dialling, shaking hands, sending, receiving."""
+
+    def __init__(self, call: Call, watch: Watch) -> None:
+        tls = call.certificates.context() if call.url.startswith("https:") else None
+        self._pool = httpcore.ConnectionPool(ssl_context=tls, proxy=_proxy(call.url), max_connections=1, retries=0, network_backend=_Dialler(watch))
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        url = httpcore.URL(scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path)
+        response = self._pool.handle_request(httpcore.Request(request.method, url, headers=request.headers.raw, content=request.stream))
+        return httpx.Response(response.status, headers=response.headers, stream=_Body(response))
+
+    def close(self) -> None:
+        self._pool.close()
 
 
-def _pool(call: Call, url: httpx.URL, watch: Watch) -> httpcore.ConnectionPool:
-    """For one connection that is watched, whatever it is doing: dialling, shaking hands, sending, receiving."""
-    tls = call.certificates.context() if url.scheme == "https" else None
-    return httpcore.ConnectionPool(ssl_context=tls, proxy=_proxy(url), max_connections=1, retries=0, network_backend=_Dialler(watch))
-
-
-def _body(response: httpcore.Response, *, packed: bool) -> Iterator[bytes]:
-    """Its parts as they come; what was compressed although nobody asked for it is unpacked."""
-    if not packed:
-        return filter(None, response.iter_stream())
-    return httpx.Response(response.status, headers=response.headers, stream=_Stream(response)).iter_bytes()
-
-
-class _Stream(httpx.SyncByteStream):
+class _Body(httpx.SyncByteStream):
     def __init__(self, response: httpcore.Response) -> None:
         self._response = response
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._response.iter_stream()
+
+    def close(self) -> None:
+        self._response.close()
 
 
 class _Dialler(httpcore.NetworkBackend):
@@ -301,8 +299,9 @@ def _shutter(connected: socket.socket) -> Callable[[], None]:
     return shut
 
 
-def _proxy(target: httpx.URL) -> httpcore.Proxy | None:
+def _proxy(url: str) -> httpcore.Proxy | None:
     """The proxy that the environment names for this URL; loopback never goes through one."""
+    target = httpx.URL(url)
     if is_loopback(target.host) or urllib.request.proxy_bypass(target.host):
         return None
     proxies = urllib.request.getproxies()

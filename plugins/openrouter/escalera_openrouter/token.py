@@ -22,19 +22,19 @@ _LOOK = 0.1
 
 
 def token_from(command: Sequence[str], stop: Stop, *, folder: str | None = None, seconds: float | None = None, platform: str = sys.platform) -> str:
-    """What the command prints, its blanks taken off. Raises `AuthFailed` that names the command and never its output. `platform` as in `sys.platform`.
+    """What the command prints, its blanks taken off. `platform` as in `sys.platform`.
 
-    `TimeoutError` that says so when the `seconds` are over that the call has left, and `Stopped`. What the command leaves running, such as an
-    agent for keys, is not waited for.
+    Raises `AuthFailed` that names the command and never its output, nor its complaints (page 5); `TimeoutError` that says so when the `seconds`
+    are over that the call has left, and `Stopped`. What the command leaves running, such as an agent for keys, is not waited for.
     """
     limit = _SECONDS if seconds is None else min(seconds, _SECONDS)
     try:
-        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:
         raise AuthFailed(f"token_cmd: {command[0]} cannot be started: {error.strerror}.", hint="Check the agent's token_cmd.") from error
     stop.hold(lambda: _kill(process, platform))
     try:
-        output, complaint = _said(process, stop, limit)
+        output = _said(process, stop, limit)
     except TimeoutError as error:
         if limit < _SECONDS:
             raise TimeoutError(f"token_cmd: {command[0]} gave no token") from error
@@ -44,20 +44,19 @@ def token_from(command: Sequence[str], stop: Stop, *, folder: str | None = None,
     stop.raise_if_stopped()
     token = output.decode("utf-8", "replace").strip()
     if process.returncode != 0:
-        last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
-        raise AuthFailed(f"token_cmd: {command[0]} failed with exit code {process.returncode}: {last}", hint="Run it by hand; it may want a new login.")
+        raise AuthFailed(f"token_cmd: {command[0]} failed with exit code {process.returncode}.", hint="Run it by hand; it may want a new login.")
     if not re.fullmatch(r"[\x21-\x7e]+", token):
         raise AuthFailed(f"token_cmd: {command[0]} did not print one token.", hint="Its standard output must be the token and nothing else.")
     return token
 
 
-def _said(process: subprocess.Popen[bytes], stop: Stop, limit: float) -> tuple[bytes, bytes]:
-    """Its output and its complaints, also where something that it started holds the pipes open. Raises `Stopped`, `TimeoutError`."""
+def _said(process: subprocess.Popen[bytes], stop: Stop, limit: float) -> bytes:
+    """Its output, also where something that it started holds the pipe open. Raises `Stopped`, `TimeoutError`."""
     began = time.monotonic()
     ended: float | None = None
     while True:
         try:
-            return process.communicate(timeout=_LOOK)
+            return process.communicate(timeout=_LOOK)[0]
         except subprocess.TimeoutExpired as so_far:
             stop.raise_if_stopped()
             now = time.monotonic()
@@ -66,20 +65,19 @@ def _said(process: subprocess.Popen[bytes], stop: Stop, limit: float) -> tuple[b
             if process.poll() is not None:
                 ended = ended or now
                 if now - ended >= _GRACE:
-                    return so_far.stdout or b"", so_far.stderr or b""
+                    return so_far.stdout or b""
 
 
 def _let_go(process: subprocess.Popen[bytes], platform: str) -> None:
     _kill(process, platform)
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_GRACE)
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def _kill(process: subprocess.Popen[bytes], platform: str) -> None:
-    """End the command with all it started; otherwise a grandchild would keep the pipes open. Windows knows no process groups."""
+    """End the command with all it started; otherwise a grandchild would keep the pipe open. Windows knows no process groups."""
     if process.poll() is not None:
         return
     with suppress(ProcessLookupError, PermissionError):

@@ -207,7 +207,7 @@ def test_a_token_command_gives_the_bearer_token_and_is_not_run_for_a_preview(scr
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (token_cmd("import sys; sys.exit('log in first')"), "log in first"),
+        (token_cmd("import sys; sys.exit('two words')"), "failed with exit code 1"),
         (token_cmd("print('two words')"), "did not print one token"),
         (["/no/such/program"], "cannot be started"),
     ],
