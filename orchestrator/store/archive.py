@@ -11,7 +11,7 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -39,16 +39,23 @@ def note_restored(connection: sqlite3.Connection, path: Path, identity: str, now
     _remember_end(connection, path)
 
 
-def purge(connection: sqlite3.Connection, path: Path, identity: str) -> None:
-    """Take every record of one percept out of the file, which the user asked for. Raises `OSError`."""
+def said_by(identity: str) -> str:
+    """Why one left that another says already, which took over its weight and edges."""
+    return f"said by {identity}"
+
+
+def purge(connection: sqlite3.Connection, path: Path, identity: str) -> frozenset[str]:
+    """Take every record of one percept out of the file, which the user asked for, and of those that were merged into it: their ids. Raises `OSError`."""
     lines = _lines(path)
-    kept = [line for line in lines if not _is_about(line, identity)]
+    merged = _merged_into(identity, [record for line in lines if (record := _record(line)) is not None])
+    kept = [line for line in lines if not _is_about(line, {identity, *merged})]
     if len(kept) < len(lines):
         draft = path.with_suffix(".draft")
         draft.unlink(missing_ok=True)
         _write_all(draft, b"".join(line + b"\n" for line in kept if line))
         os.replace(draft, path)
         _remember_end(connection, path)
+    return merged
 
 
 def archived(path: Path, notice: Notice) -> dict[str, Archived]:
@@ -158,9 +165,20 @@ def _identity(record: Mapping[str, Any]) -> str | None:
     return identity if isinstance(identity, str) else None
 
 
-def _is_about(line: bytes, identity: str) -> bool:
+def _is_about(line: bytes, identities: Collection[str]) -> bool:
     record = _record(line)
-    return record is not None and identity in (_identity(record), record.get("restored"))
+    return record is not None and any(isinstance(one, str) and one in identities for one in (_identity(record), record.get("restored")))
+
+
+def _merged_into(identity: str, found: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Who was, also by way of others."""
+    merged: set[str] = set()
+    while True:
+        reasons = {said_by(one) for one in (identity, *merged)}
+        more = {one for record in found if record.get("reason") in reasons and (one := _identity(record)) is not None} - merged - {identity}
+        if not more:
+            return frozenset(merged)
+        merged |= more
 
 
 def _archived(record: Mapping[str, Any], number: int, path: Path, notice: Notice) -> Archived | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from orchestrator.percepts import HEAVIEST, PROMOTED_FROM, PRUNE_THRESHOLD, Consolidated, Edge, Percept, Stale
 from orchestrator.store import edges, percepts, running
+from orchestrator.store.archive import said_by
 from orchestrator.store.running import HOUR, IDLE_SECONDS, KEEP_PART_OF_HOUR, SET_IDLE_FROM_NOW, WEIGHT
 
 Notice = Callable[[str], None]
@@ -144,7 +145,7 @@ def _promote(work: _Pass, leaving: _Leaving) -> tuple[tuple[str, ...], tuple[str
 
 def _merged(work: _Pass, leaving: _Leaving, percept: Percept, known: Percept) -> tuple[str, ...]:
     links = edges.touching(work.connection, percept.id)
-    gone = leaving.take(f"said by {known.id}", [percept])
+    gone = leaving.take(said_by(known.id), [percept])
     if gone:
         work.connection.execute(
             f"UPDATE percepts SET weight = max({WEIGHT}, ?), {KEEP_PART_OF_HOUR}, {SET_IDLE_FROM_NOW} WHERE id = ?", (percept.weight, known.id)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -36,6 +37,8 @@ NOW = rows.PERCEPT_COLUMNS.replace("weight", WEIGHT).replace("idle_seconds", IDL
 
 _SHOWN = 40
 """Characters of a percept that an error shows."""
+_TEXTS = uuid.UUID("6f1a2c1e-7f5b-4c86-9d0e-3b8f1c5a2e47")
+"""Of ids that are made of a text."""
 
 
 def learn(
@@ -96,11 +99,22 @@ def forget(connection: sqlite3.Connection, ref: str, kept_in: Path, *, purge: bo
             raise
         percept = archived_one(connection, ref, kept_in, notice).percept
     if purge:
-        archive.purge(connection, kept_in, percept.id)
+        merged = archive.purge(connection, kept_in, percept.id)
         remove(connection, [percept.id])
+        if merged:
+            notice(f"with it went from the archive what had been merged into it: {', '.join(identity[:8] for identity in sorted(merged))}")
+        _tell_who_recorded(connection, percept, notice)
     else:
         leave(connection, [percept], kept_in, reason="forgotten", now=now)
     return percept
+
+
+def _tell_who_recorded(connection: sqlite3.Connection, percept: Percept, notice: Notice) -> None:
+    """A session is never rewritten: the turn in which it was said has it still."""
+    session, turn = (percept.source or {}).get("session"), (percept.source or {}).get("turn")
+    if isinstance(session, str) and connection.execute("SELECT 1 FROM sessions WHERE id = ?", (well_formed(session),)).fetchone():
+        where = f"session {session[:8]}, turn {turn}" if isinstance(turn, int) else f"session {session[:8]}"
+        notice(f"the conversation in which it was recorded ({where}) has its text still; `escalera session drop {session[:8]} --purge` removes all of that")
 
 
 def drop_session(connection: sqlite3.Connection, session: str, kept_in: Path, *, now: datetime, notice: Notice) -> None:
@@ -194,7 +208,10 @@ def take_in(connection: sqlite3.Connection, given: Sequence[Percept], *, aged: i
 
 def _taken_in(connection: sqlite3.Connection, percept: Percept, *, aged: int, now: datetime, platform: str, notice: Notice) -> bool:
     percept = replace(percept, content=_usable(percept.content))
-    if _stands(connection, well_formed(percept.id)) or _equivalent(connection, percept, _place(percept.workspace, platform), notice) is not None:
+    if _equivalent(connection, percept, _place(percept.workspace, platform), notice) is not None:
+        return False
+    percept = _under_its_own_id(percept, _statement_of(connection, well_formed(percept.id)), notice)
+    if _stands(connection, well_formed(percept.id)):
         return False
     count_use(connection)
     _stored(connection, percept, platform, notice, aged=aged, now=now)
@@ -216,9 +233,17 @@ def take_in_edges(connection: sqlite3.Connection, given: Sequence[Edge], now: da
 
 def take_in_archived(connection: sqlite3.Connection, given: Sequence[Archived], kept_in: Path, notice: Notice) -> None:
     """Those that neither stand nor are archived here. Raises `OSError`."""
-    if given:
-        there = archive.archived(kept_in, notice)
-        archive.keep(connection, kept_in, [one for one in given if one.percept.id not in there and not _stands(connection, one.percept.id)])
+    if not given:
+        return
+    there = {identity: statement_key(one.percept.content) for identity, one in archive.archived(kept_in, notice).items()}
+    new: dict[str, Archived] = {}
+    for one in given:
+        percept = one.percept
+        percept = _under_its_own_id(percept, _statement_of(connection, percept.id) or there.get(percept.id), notice)
+        if percept.id not in there and not _stands(connection, percept.id):
+            there[percept.id] = statement_key(percept.content)
+            new[percept.id] = replace(one, percept=percept)
+    archive.keep(connection, kept_in, [*new.values()])
 
 
 # -- within --------------------------------------------------------------------------------------
@@ -328,6 +353,20 @@ def _stored(connection: sqlite3.Connection, percept: Percept, platform: str, not
     )
     connection.execute("INSERT INTO percept_words (rowid, words) VALUES (?, ?)", (cursor.lastrowid, index_text(percept.content)))
     return _one(connection, row[0], notice)
+
+
+def _under_its_own_id(percept: Percept, statement: str | None, notice: Notice) -> Percept:
+    """One that comes from elsewhere, under an id made of its text where its own stands for another `statement` here: no text is lost for that."""
+    if statement is None or statement == statement_key(percept.content):
+        return percept
+    own = str(uuid.uuid5(_TEXTS, f"{percept.id} {percept.content}"))
+    notice(f"{percept.id[:8]} is the id of another fact: {percept.content[:60]!r} is taken in as {own[:8]}")
+    return replace(percept, id=own)
+
+
+def _statement_of(connection: sqlite3.Connection, identity: str) -> str | None:
+    row = connection.execute("SELECT statement FROM percepts WHERE id = ?", (identity,)).fetchone()
+    return None if row is None else row[0]
 
 
 def _stands(connection: sqlite3.Connection, identity: str) -> bool:

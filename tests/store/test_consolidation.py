@@ -730,6 +730,23 @@ def test_purging_leaves_nothing_of_it(process: Callable[..., SqliteStore], folde
         store.forget("other", purge=True)
 
 
+def test_purging_takes_what_was_merged_into_it_and_says_where_it_was_recorded(process: Callable[..., SqliteStore], folder: Path) -> None:
+    store = process()
+    store.create(Session(id="s1-and-more", workspace="/work/a", nonce="n"))
+    store.learn(fact("g", content="the key is KESTREL", source={"session": "s1-and-more", "turn": 3}))
+    archive = folder / "memory" / "global-archive.jsonl"
+    gone_before = [("merged", "said by g"), ("of-merged", "said by merged"), ("other", "said by h"), ("forgotten", "forgotten")]
+    store.take_in((), (), [Archived(fact(identity, content=f"{identity} KESTREL"), None, reason, 0.0) for identity, reason in gone_before])
+
+    store.forget("g", purge=True)
+
+    assert gone(store) == {"other": "said by h", "forgotten": "forgotten"}
+    assert archive.read_bytes().count(b"KESTREL") == 2
+    said = "\n".join(store.notices)
+    assert "from the archive what had been merged into it: merged, of-merge" in said
+    assert "(session s1-and-m, turn 3) has its text still; `escalera session drop s1-and-m --purge` removes" in said
+
+
 def test_purging_leaves_nothing_of_it_in_the_database_and_names_the_backups(
     process: Callable[..., SqliteStore], folder: Path, completed: Callable[..., Turn]
 ) -> None:
@@ -796,6 +813,22 @@ def test_of_equal_ones_those_go_first_that_were_not_used_for_longest(process: Ca
     store.mark_used(["a", "c"], time.now())
 
     assert tick(store, most=2).capped == ("b",)
+
+
+def test_an_id_that_stands_for_another_text_here_loses_no_text(process: Callable[..., SqliteStore]) -> None:
+    store = process()
+    store.learn(fact("p", content="use tabs"))
+    given = [fact("p", content="use spaces"), fact("q", content="one"), fact("q", content="two")]
+    archived = [Archived(fact(identity, content=content), None, "stale", 3.0) for identity, content in (("p", "away"), ("q", "far"), ("r", "a"), ("r", "b"))]
+
+    assert list(store.take_in(given, (), archived)) == [True, True, True]
+    assert sorted(percept.content for percept in store.all_percepts()) == ["one", "two", "use spaces", "use tabs"]
+    assert (store.percept("p").content, store.percept("q").content) == ("use tabs", "one")
+    assert sorted(one.percept.content for one in store.archived()) == ["a", "away", "b", "far"]
+    assert any("p is the id of another fact: 'use spaces' is taken in as " in notice for notice in store.notices)
+
+    assert list(store.take_in(given, (), archived)) == [False, False, False]
+    assert (len(store.all_percepts()), len(store.archived())) == (4, 4)
 
 
 # -- older stores --------------------------------------------------------------------------------
