@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ class Closing(Crew):
 
     closed = 0
 
-    def close(self) -> None:
+    def close(self) -> Sequence[str]:
         self.closed += 1
-        super().close()
+        return super().close()
 
 
 class Stage(Premises):

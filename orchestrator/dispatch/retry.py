@@ -75,6 +75,8 @@ def with_retries(
         if error.retry_after is not None and error.retry_after > max_wait:
             error.hint = f"the provider asks to wait {error.retry_after:.0f} s, longer than retry_max_wait ({max_wait:g} s): try again then"
         raise
+    finally:
+        retrying.iter_state.reset()  # what it did last holds it, and so all of the turn would stay until the garbage is collected
 
 
 def _error_of(state: RetryCallState) -> ProviderError:

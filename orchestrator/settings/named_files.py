@@ -97,7 +97,7 @@ class Places:
     def _named(self, key: str, value: object, program: object) -> Iterator[tuple[_Name, Path]]:
         for name in _names_in(key, value, program):
             if name.text and "\0" not in name.text:
-                folders = (self.root,) if key in _FROM_FILE or name.is_secrets else (self.root, self.workspace)
+                folders = (self.root,) if key in _FROM_FILE or name.is_secrets else dict.fromkeys((self.root, self.workspace))
                 yield from ((name, Path(os.path.abspath(placed_file(name.text, folder, self.home)))) for folder in folders)
 
     def placed(self, key: str, value: Any) -> Any:  # any: what stands in a file

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -70,3 +72,29 @@ def test_repairs_and_retries_share_one_limit_of_sends() -> None:
 def test_nothing_is_repaired_once_something_came_out() -> None:
     with pytest.raises(AuthFailed):
         sending([repaired(AuthFailed("expired")), "never"], may_retry=lambda: False)
+
+
+def test_nothing_of_a_call_waits_for_the_garbage_collector() -> None:
+    class Text:
+        """Something that a call has."""
+
+    def sent() -> weakref.ref[Text]:
+        text, clock = Text(), Waits()
+        told = with_retries(
+            lambda: weakref.ref(text),
+            may_retry=lambda: text is not None,
+            attempts=3,
+            max_wait=60,
+            clock=clock,
+            cancel=Cancel(),
+            jitter=random.Random(1),
+            announce=lambda error, wait, attempt: None,
+        )
+        assert told() is text
+        return told
+
+    gc.disable()
+    try:
+        assert sent()() is None
+    finally:
+        gc.enable()

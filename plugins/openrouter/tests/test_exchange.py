@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import socket
 import subprocess
@@ -444,3 +445,9 @@ def test_every_header_goes_out_once_and_the_users_own_wins_but_for_a_key_of_its_
 def test_httpx_comes_without_its_command_line() -> None:
     script = "import sys, escalera_openrouter.exchange; print([name for name in ('httpx', 'rich', 'httpx._main') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "['httpx']\n"
+
+
+def test_an_answer_that_was_compressed_unasked_is_unpacked() -> None:
+    plain = reply("a few words")
+    packed = Reply([gzip.compress(b"".join(plain.writes))], headers={**plain.headers, "content-encoding": "gzip"})
+    assert play(packed).text == "a few words"
