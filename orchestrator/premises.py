@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ConfigError, EscaleraError
-from orchestrator.settings.declarations import BY_PATH, SETTINGS
+from orchestrator.settings.declarations import SETTINGS
 from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
@@ -456,11 +457,13 @@ class Premises:
         return Broker(store, self.clock, terms, self.new_id)
 
     def child_arguments(self) -> list[str]:
-        """The program once more, with the configuration that this run was given."""
-        given = [part for path, value in self._flags.items() for part in (BY_PATH[path].flag, value)]
-        sets = [part for pair in self._sets for part in ("--set", pair)]
+        """The program once more, with the configuration that this run was given: `child_input` belongs on its standard input."""
         config = [] if self._config_file is None else ["--config", str(self._config_file)]
-        return [sys.executable, "-m", "orchestrator", *config, *sets, *given, "--no-input"]
+        return [sys.executable, "-m", "orchestrator", *config, "--given-on-stdin", "--no-input"]
+
+    def child_input(self) -> str:
+        """The settings of this run's command line. They may be secrets, and the line of a process that lives on is there for all to read."""
+        return json.dumps({"sets": list(self._sets), "flags": dict(self._flags)})
 
     def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None, long_lived: bool = False, crew: Crew | None = None) -> Workplace:
         """Where turns are taken: one of them, or with `long_lived` as many as come until `close`; by that crew, or a new one."""
