@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from orchestrator.tools import Bench
     from orchestrator.wires import Wires
 
+_MOST_NEWS = 20
+"""Notices that are kept for whoever asks for them; of more, the last."""
+
 
 class Premises:
     """Those of one run. Opening is lazy: `paths` needs no configuration, and `--help` nothing at all."""
@@ -72,6 +76,7 @@ class Premises:
         self._others: dict[str, Self] = {}
         self._told = 0
         self._said: set[str] = set()
+        self._news: deque[str] = deque(maxlen=_MOST_NEWS)
         self._plugins: PluginManager | None = None
         self._templates: tuple[list[Override], Templates] | None = None
         self._turns = False
@@ -158,7 +163,16 @@ class Premises:
     def notice(self, text: str) -> None:
         """Something the user should know, said and put into the log."""
         self._tell(text)
+        self._news.append(text)
         self.log("notice", text=text)
+
+    def take_news(self) -> list[str]:
+        """What was said since this was asked last, for whoever does not see where it is said: the client of a server. May be called from any thread."""
+        news = []
+        with suppress(IndexError):
+            while True:
+                news.append(self._news.popleft())
+        return news
 
     def failed(self, error: EscaleraError) -> None:
         """Put an error into the log; whoever caught it tells the user."""
