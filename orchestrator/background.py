@@ -6,9 +6,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from subprocess import DEVNULL, PIPE
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from orchestrator.asking import Asking, left_open
 from orchestrator.dispatch.desk import Shown
@@ -61,7 +63,7 @@ def start_task(
         keeper.file(name, content)
     premises.tell_once(*keeper.problems)
     try:
-        _detached([*premises.child_arguments(), "tasks", "run", task.id], cwd=premises.workspace, environ=premises.environ)
+        _detached([*premises.child_arguments(), "tasks", "run", task.id], premises.child_input(), cwd=premises.workspace, environ=premises.environ)
     except OSError as error:
         failed = EscaleraError(f"the background process could not be started: {error.strerror or error}")
         store.end_task(task.id, TaskState.FAILED, error_document(failed), 1)
@@ -69,12 +71,14 @@ def start_task(
     return task
 
 
-def _detached(arguments: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -> None:
-    """A process that goes on when this one, and its terminal, are gone."""
+def _detached(arguments: Sequence[str], told: str, *, cwd: str, environ: Mapping[str, str]) -> None:
+    """A process that goes on when this one, and its terminal, are gone. It is told something on its standard input, in ASCII."""
     apart: dict[str, Any] = {"start_new_session": True}
     if sys.platform == "win32":
         apart = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
-    subprocess.Popen(arguments, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=True, **apart)
+    child = subprocess.Popen(arguments, cwd=cwd, env=environ, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, close_fds=True, **apart)
+    with suppress(OSError), cast("IO[bytes]", child.stdin) as pipe:  # one that has gone already is found by its lease
+        pipe.write(told.encode("ascii"))
 
 
 Ended = tuple[TaskState, Mapping[str, Any], int]

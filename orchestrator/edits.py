@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def edited(premises: Premises, values: Mapping[str, str], *, project: bool) -> Edit:
-    """Set these paths in a file; options of agents are checked by what their provider takes, as far as it is installed."""
+    """Set these paths in a file; options of agents are checked by what their provider takes, and that by what is installed."""
     from orchestrator.settings.editing import edit, setting_keys
     from orchestrator.settings.values import path_parts
 
@@ -37,13 +37,14 @@ def added(premises: Premises, name: str, values: Mapping[str, str], *, project: 
 def _option_check(kinds: Mapping[str, ProviderKind], paths: Iterable[str]) -> Callable[[Settings], list[Problem]]:
     """Problems of what is being set, and of the tables around it; that another option is missing still, or is one of another provider, is no reason."""
 
-    from orchestrator.agents import agent_problems
+    from orchestrator.agents import agent_problems, kind_problems
     from orchestrator.settings.values import path_parts
 
     keys = [path_parts(path) for path in paths]
 
     def check(settings: Settings) -> list[Problem]:
-        found = agent_problems(settings.agents.values(), kinds)
+        agents = settings.agents.values()
+        found = [*kind_problems(agents, kinds), *agent_problems(agents, kinds)]
         return [problem for problem in found if any(_lies_on_one_way(path_parts(problem.path), path) for path in keys)]
 
     return check

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, get_args
 
-from orchestrator.errors import EscaleraError, PluginError, ProviderError, foreign
+from orchestrator.errors import ContextOverflow, EscaleraError, PluginError, ProviderError, Transient, foreign
 from orchestrator.messages import is_json
 from orchestrator.providers import Ask, Cancel, Capabilities, CheckResult, Event, Notice, Provider, Request, WireProfile
 from orchestrator.settings.known import KnownSecrets
@@ -100,12 +101,34 @@ class Guarded:
         return getattr(self._provider, name)
 
     def _clear(self, error: EscaleraError) -> None:
-        """Of texts that are none too: a plugin makes its errors as it likes."""
-        error.message = self._known.mask(str(error.message))
+        """Also of texts and figures that are none: a plugin makes its errors as it likes."""
+        error.message = self._known.mask(_as_text(error.message))
         error.args = (error.message,)
-        error.hint = None if error.hint is None else self._known.mask(str(error.hint))
+        error.hint = None if error.hint is None else self._known.mask(_as_text(error.hint))
         if isinstance(error, ProviderError):
-            error.partial = self._known.mask(str(error.partial))
+            error.partial = self._known.mask(error.partial) if isinstance(error.partial, str) else ""
+            _drop_what_is_none(error)
+
+
+def _as_text(given: object) -> str:
+    """What stands where a text belongs; nothing of a stranger's is called to make one."""
+    return given if isinstance(given, str) else f"({type(given).__name__} instead of a text)"
+
+
+def _drop_what_is_none(error: ProviderError) -> None:
+    """Figures that are none, as if they had not been given: retries, repairs and documents reckon with them."""
+    error.agent = error.agent if isinstance(error.agent, str) else None
+    error.own_retries = error.own_retries if _is_figure(error.own_retries, int) else 0
+    error.affordable_tokens = error.affordable_tokens if _is_figure(error.affordable_tokens, int) else None
+    if isinstance(error, Transient):
+        error.retry_after = error.retry_after if _is_figure(error.retry_after, int, float) else None
+    if isinstance(error, ContextOverflow):
+        error.limit = error.limit if _is_figure(error.limit, int) else None
+        error.needed = error.needed if _is_figure(error.needed, int) else None
+
+
+def _is_figure(given: object, *types: type) -> bool:
+    return type(given) in types and 0 <= given < math.inf  # type: ignore[operator]  # a number by its type
 
 
 def _wrong_in(capabilities: object) -> str | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ConfigError, EscaleraError
-from orchestrator.settings.declarations import BY_PATH, SETTINGS
+from orchestrator.settings.declarations import SETTINGS
 from orchestrator.settings.paths import Paths, paths_of
 from orchestrator.workspaces import same_workspace
 
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
     from orchestrator.tools import Bench
     from orchestrator.wires import Wires
 
+_MOST_NEWS = 20
+"""Notices that are kept for whoever asks for them; of more, the last."""
+
 
 class Premises:
     """Those of one run. Opening is lazy: `paths` needs no configuration, and `--help` nothing at all."""
@@ -71,6 +76,7 @@ class Premises:
         self._others: dict[str, Self] = {}
         self._told = 0
         self._said: set[str] = set()
+        self._news: deque[str] = deque(maxlen=_MOST_NEWS)
         self._plugins: PluginManager | None = None
         self._templates: tuple[list[Override], Templates] | None = None
         self._turns = False
@@ -157,7 +163,16 @@ class Premises:
     def notice(self, text: str) -> None:
         """Something the user should know, said and put into the log."""
         self._tell(text)
+        self._news.append(text)
         self.log("notice", text=text)
+
+    def take_news(self) -> list[str]:
+        """What was said since this was asked last, for whoever does not see where it is said: the client of a server. May be called from any thread."""
+        news = []
+        with suppress(IndexError):
+            while True:
+                news.append(self._news.popleft())
+        return news
 
     def failed(self, error: EscaleraError) -> None:
         """Put an error into the log; whoever caught it tells the user."""
@@ -455,11 +470,13 @@ class Premises:
         return Broker(store, self.clock, terms, self.new_id)
 
     def child_arguments(self) -> list[str]:
-        """The program once more, with the configuration that this run was given."""
-        given = [part for path, value in self._flags.items() for part in (BY_PATH[path].flag, value)]
-        sets = [part for pair in self._sets for part in ("--set", pair)]
+        """The program once more, with the configuration that this run was given: `child_input` belongs on its standard input."""
         config = [] if self._config_file is None else ["--config", str(self._config_file)]
-        return [sys.executable, "-m", "orchestrator", *config, *sets, *given, "--no-input"]
+        return [sys.executable, "-m", "orchestrator", *config, "--given-on-stdin", "--no-input"]
+
+    def child_input(self) -> str:
+        """The settings of this run's command line. They may be secrets, and the line of a process that lives on is there for all to read."""
+        return json.dumps({"sets": list(self._sets), "flags": dict(self._flags)})
 
     def workplace(self, store: Store, workspace: str, *, turn_timeout: float | None = None, long_lived: bool = False, crew: Crew | None = None) -> Workplace:
         """Where turns are taken: one of them, or with `long_lived` as many as come until `close`; by that crew, or a new one."""

@@ -34,6 +34,8 @@ class Recording(Wire):
         self._sent, self._received = _Ends(), _Ends()
 
     def hide(self, *secrets: str) -> None:
+        for secret in secrets:
+            _require(secret, str)
         self.hidden.update(secrets)
 
     def sent(self, data: str | bytes) -> None:
@@ -56,6 +58,7 @@ class _Ends:
         self._size = 0
 
     def add(self, data: str | bytes) -> None:
+        _require(data, str, bytes, bytearray)
         self._pieces.append(data)
         self._size += len(data)
         if self._size > 4 * HALF:
@@ -73,6 +76,12 @@ class _Ends:
         content = _joined(self._pieces)
         self._pieces, self._size = [content[-HALF:]], HALF
         self._head = self._head or content[:HALF]
+
+
+def _require(told: object, *types: type) -> None:
+    """Here, where the provider sees it, and not when the turn is over and its answer would be lost for it."""
+    if not isinstance(told, types):
+        raise TypeError(f"a wire is told {' or '.join(one.__name__ for one in types)}, not {type(told).__name__}")
 
 
 def _joined(pieces: list[str | bytes]) -> bytes:

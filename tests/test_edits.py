@@ -24,3 +24,22 @@ def test_an_option_that_no_provider_takes_is_refused_however_its_path_is_written
         edited(premises, {path: "1"}, project=False)
 
     assert "bogus" not in premises.sources.user_file.read_text()
+
+
+def test_a_provider_that_nobody_installed_is_refused_as_for_a_new_agent(premises: Premises) -> None:
+    before = premises.sources.user_file.read_text()
+
+    with pytest.raises(ConfigError, match=r"agents\.o\.provider.*did you mean `openrouter`"):
+        edited(premises, {"agents.o.provider": "openruoter"}, project=False)
+
+    assert premises.sources.user_file.read_text() == before
+
+
+def test_an_agent_whose_plugin_is_gone_can_be_changed_and_mended(premises: Premises) -> None:
+    file = premises.sources.user_file
+    file.write_text(file.read_text().replace('[agents.p]\nprovider = "embedded"', '[agents.p]\nprovider = "gone"'))
+
+    edited(premises, {"agents.p.model": "m"}, project=False)
+    edited(premises, {"agents.p.provider": "openrouter"}, project=False)
+
+    assert '[agents.p]\nprovider = "openrouter"\nmodel = "m"' in file.read_text()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import AuthFailed, PluginError, ProviderError, RateLimited
+from orchestrator.errors import AuthFailed, ContextOverflow, PluginError, ProviderError, RateLimited
 from orchestrator.guarded import Guarded
 from orchestrator.providers import Ask, Cancel, CheckResult, Event, Finished, Notice, Request, TextDelta
 from orchestrator.settings.known import KnownSecrets
@@ -91,8 +91,23 @@ def test_an_error_whose_texts_are_none_is_still_that_error(error: ProviderError)
     provider = Quoting()
     provider.error = error
 
-    with pytest.raises(type(error)):
+    with pytest.raises(type(error)) as caught:
         list(Guarded(provider, KnownSecrets(), agent="a").run(REQUEST, cancel=Cancel(), ask=nobody))
+    assert "instead of a text" in caught.value.message
+
+
+@pytest.mark.parametrize("figure", ["soon", -1, float("nan"), float("inf"), True, [1]])
+def test_an_errors_figures_that_are_none_count_as_not_given(figure: Any) -> None:
+    limited, overflow = RateLimited("x", retry_after=figure, agent=5), ContextOverflow("x", limit=figure, needed=figure)  # type: ignore[arg-type]  # a plugin makes its errors as it likes
+    overflow.own_retries = overflow.affordable_tokens = figure
+    provider = Quoting()
+
+    for provider.error in (limited, overflow):
+        with pytest.raises(type(provider.error)):
+            list(Guarded(provider, KnownSecrets(), agent="a").run(REQUEST, cancel=Cancel(), ask=nobody))
+
+    assert (limited.retry_after, limited.agent) == (None, None)
+    assert (overflow.limit, overflow.needed, overflow.affordable_tokens, overflow.own_retries) == (None, None, None, 0)
 
 
 class Moody(FakeProvider):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,16 @@ def test_what_was_damaged_is_not_there(kept: Kept, content: bytes) -> None:
     kept.wires.files()[0].write_bytes(content)
 
     assert kept.wires.read("s", 0) is None
+
+
+@pytest.mark.parametrize("tell", [Recording.sent, Recording.received, Recording.hide])
+def test_what_is_neither_text_nor_bytes_is_refused_at_once(kept: Kept, tell: Callable[[Recording, Any], None]) -> None:
+    recording = recorded()
+
+    with pytest.raises(TypeError, match="not int"):
+        tell(recording, 5)
+
+    assert recording.sides(KnownSecrets()) == (b"asked", b"answered")
 
 
 def test_keeping_costs_little_beside_what_is_kept(kept: Kept) -> None:

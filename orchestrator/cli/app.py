@@ -19,7 +19,7 @@ from orchestrator import __version__
 from orchestrator.cli.output import Output, ReaderGone, discard, write
 from orchestrator.cli.streams import OwnOutput
 from orchestrator.cli.tree import Suggested
-from orchestrator.errors import ConfigError, EscaleraError, InternalError, OutputFailed
+from orchestrator.errors import ConfigError, EscaleraError, InternalError, OutputFailed, UsageError
 from orchestrator.settings.declarations import SETTINGS, UNLIMITED, Setting
 
 if TYPE_CHECKING:
@@ -103,15 +103,27 @@ def _setting_option(setting: Setting) -> click.Option:
 @click.option("--no-input", is_flag=True, help="Never ask, as without a terminal.")
 @click.option("--plain", is_flag=True, help="For screen readers: no cursor movement, no spinner.")
 @click.option("--verbose", is_flag=True, help="Show on stderr what goes into the log.")
+@click.option("--given-on-stdin", is_flag=True, hidden=True, help="Read the settings of a command line from standard input: how a task is started.")
 @click.version_option(__version__, "--version", message="escalera %(version)s")
 @click.pass_context
 def root(
-    ctx: click.Context, /, config: Path | None, sets: tuple[str, ...], color: str, no_input: bool, plain: bool, verbose: bool, **flags: str | None
+    ctx: click.Context,
+    /,
+    config: Path | None,
+    sets: tuple[str, ...],
+    color: str,
+    no_input: bool,
+    plain: bool,
+    verbose: bool,
+    given_on_stdin: bool,
+    **flags: str | None,
 ) -> None:
     """One shared session between a cheap primary agent and a strong escalation agent."""
     from orchestrator.cli.front import Front
 
     named = {setting.path: value for setting in SETTINGS if setting.flag and (value := flags.get(_parameter(setting))) is not None}
+    if given_on_stdin:
+        sets, named = _given(sys.stdin)
     output = Output.of(os.environ, ctx.obj.own_stdout if isinstance(ctx.obj, _Run) else None, color=color, no_input=no_input, plain=plain)
     name = ctx.invoked_subcommand or ""
     front = Front(
@@ -129,6 +141,17 @@ def root(
         front.log("started", version=__version__, **_called(ctx, name, ctx.obj.arguments))
     ctx.obj = front
     ctx.call_on_close(front.close)
+
+
+def _given(stream: TextIO) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What `Premises.child_input` hands over: the values of `--set`, and settings by their paths."""
+    import json
+
+    try:
+        given = json.load(stream)
+        return tuple(map(str, given["sets"])), {path: str(value) for path, value in given["flags"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsageError("--given-on-stdin is for tasks that Escalera starts by itself", hint="use --set PATH=VALUE") from error
 
 
 def _called(ctx: click.Context, name: str, arguments: Sequence[str]) -> dict[str, object]:
@@ -238,8 +261,6 @@ def _before_prompt(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _usage(error: click.ClickException, this: _Run, wanted: Literal["document", "lines"] | None) -> int:
-    from orchestrator.errors import UsageError
-
     text = error.format_message()
     if isinstance(error, click.NoSuchOption):
         known = error.possibilities or _options_of(error.ctx)

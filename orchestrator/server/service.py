@@ -202,7 +202,8 @@ class Service:
             run.failure = report.error
             if order.due and report.error is None:
                 self.broker.told(*order.due)
-        report = replace(report, notices=(*report.notices, *asking.denied, *map(left_open, asking.left)))
+        news = self.premises.at(session.workspace).take_news()
+        report = replace(report, notices=(*news, *report.notices, *asking.denied, *map(left_open, asking.left)))
         return turn_document(report, open_questions=[question.id for question in asking.left])
 
     @contextmanager

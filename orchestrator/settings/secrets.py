@@ -58,6 +58,7 @@ _HEADER_FLAGS = ("-H", "--header", "--headers")
 _ENV_FLAGS = ("-e", "--env")
 _OPEN_HEADERS = ("authorization", "cookie")
 """Headers of any number of words."""
+_HEADER_VARIABLE = re.compile(r"(^|_)headers?$", re.IGNORECASE)
 _OPEN_NAME = re.compile(r"(model|version|region|profile|path|dir|home)$", re.IGNORECASE)
 _TEXTS = re.compile(r':\s*"((?:[^"\\\n]|\\.)*)"')
 _EXPECTED = 'expected a text, { env = "NAME" }, { cmd = ["program", "argument"] } or { keyring = "service/name" }'
@@ -238,7 +239,8 @@ def _plain(value: Any) -> Any:
 def _hidden_table(name: str, table: Mapping[str, Any], hide: Hide) -> dict[str, Any]:
     if name not in _CARRIERS and (reference := _reference(table)) is not None:
         return {reference.kind: hidden("cmd", list(reference.cmd), hide) if reference.cmd else reference.env or reference.keyring}
-    return {key: hidden(_carried_name(name, key, item), item, hide) for key, item in table.items()}
+    clear = {key: hidden(_carried_name(name, key, item), item, hide) for key, item in table.items()}
+    return {key: _hidden_lines(key, item, hide) if item == table[key] else item for key, item in clear.items()} if name == "env" else clear
 
 
 def _carried_name(name: str, key: str, value: object) -> str:
@@ -247,6 +249,14 @@ def _carried_name(name: str, key: str, value: object) -> str:
         return "authorization"
     is_opaque = name == "env" and isinstance(value, str) and _is_opaque(key, value)
     return "authorization" if is_opaque else key if key not in _CARRIERS or isinstance(value, Mapping) else f"{key}."
+
+
+def _hidden_lines(variable: str, value: Any, hide: Hide) -> Any:
+    """A variable without what is secret in its lines, which may be headers: those of `ANTHROPIC_CUSTOM_HEADERS` are, whatever they are called."""
+    if not isinstance(value, str):
+        return value
+    flag = "--header" if _HEADER_VARIABLE.search(variable) else ""
+    return "\n".join(_hidden_assignment("", flag, line, hide) for line in value.split("\n"))
 
 
 def _hidden_word(name: str, before: object, word: object, hide: Hide) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tomllib
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -237,6 +238,18 @@ def test_g13_a_kept_setting_changes_that_key_of_the_file_and_counts_at_once(home
     assert (put["value"], put["source"], put["written"]) == ("5m", f"file:{file}", str(file))
     assert file.read_text().replace('ttl = "5m"\n', "") == before
     assert life(home.get(f"/v1/questions/{home.ask_question().id}").json())[1] == 300
+
+
+@pytest.mark.parametrize("text", [" [1]", "true", '"quoted"'])
+def test_a_text_is_kept_as_the_text_that_it_is(text: str, home: Home) -> None:
+    assert home.app
+    file = home.folder / "config.toml"
+    file.write_text(f"{home.config}\n")
+
+    put = home.request("PUT", "/v1/settings/agents.local.prompt", {"value": text, "persist": "user"})
+
+    assert put.status_code == 200, put.json()
+    assert tomllib.loads(file.read_text())["agents"]["local"]["prompt"] == text
 
 
 # -- other families ------------------------------------------------------------------------------

@@ -290,6 +290,19 @@ def test_turns_of_one_session_wait_for_each_other_and_those_of_another_do_not(ho
     assert [answers[name]["turn"] for name in ("one", "two")] == [0, 1]
 
 
+def test_what_there_is_to_say_of_a_changed_file_stands_in_the_next_turn_and_in_no_other(home: Home) -> None:
+    home.local.will(says("One."), says("Two."), says("Three."))
+    path = turns_of(home)
+    home.post(path, {"prompt": "one"})
+    (home.folder / "config.toml").write_text("[broken")
+    home.get("/v1/settings")
+
+    second, third = (home.post(path, {"prompt": prompt}).json() for prompt in ("two", "three"))
+
+    assert ["what it said before still counts" in notice for notice in second["notices"]] == [True]
+    assert third["notices"] == []
+
+
 # -- questions in turns --------------------------------------------------------------------------
 
 

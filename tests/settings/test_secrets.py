@@ -298,3 +298,20 @@ def test_a_secret_that_is_written_out_is_found_at_any_depth() -> None:
 )
 def test_words_that_give_a_secret_away_by_how_they_look_are_masked(words: list[str], shown: list[str]) -> None:
     assert masked("args", words) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("ANTHROPIC_CUSTOM_HEADERS", "x-gateway: abcdef-123\nX-Team: blue-42", "x-gateway: ***\nX-Team: ***"),
+        ("EXTRA", "x-key: abcdef-123", "x-key: ***"),
+        ("ARGS", "run --api-key=abcdef-123", "run --api-key=***"),
+        ("GREETING", "key: what you say first", "key: what you say first"),
+        ("LISTS", "/usr/lib:/usr/local/lib", "/usr/lib:/usr/local/lib"),
+    ],
+)
+def test_a_variable_that_holds_headers_or_options_shows_none_of_their_secrets(name: str, value: str, shown: str) -> None:
+    env = with_secrets("env", {name: value})
+
+    assert masked("env", env) == {name: shown}
+    assert ("abcdef-123" in set(written_secrets("env", env))) == ("abcdef-123" in value)

@@ -35,12 +35,13 @@ WAITING = ("ask", "--escalate", "--background", "--wait-questions")
 def test_the_result_is_what_the_command_would_have_printed(shell: Shell, agents: Callable[..., None]) -> None:
     with OpenAIServer(reply("Three birds.")) as server:
         agents(server.url)
-        printed = shell.run("ask", "--background", "name three birds")
+        printed = shell.run("--set", "agents.local.api_key=key-of-the-line", "ask", "--background", "name three birds")
         task = printed.stdout.strip()
         result = shell.run("tasks", "result", task, "--wait")
         document = shell.json("tasks", "result", task[:8], "--json")
 
     assert (printed.returncode, result.returncode, result.stdout) == (0, 0, "Three birds.\n")
+    assert server.requests[0].headers["authorization"] == "Bearer key-of-the-line"
     assert (document["format"], document["answer"], document["outcome"]) == ("escalera.turn/1", "Three birds.", "completed")
     (listed,) = shell.json("tasks", "list", "--json")["tasks"]
     assert (listed["id"], listed["state"], listed["exit_code"], listed["prompt"]) == (task, "completed", 0, "name three birds")
@@ -92,10 +93,12 @@ def test_cancelling_ends_the_turn_and_withdraws_its_question(shell: Shell, asks:
 
 def test_a_killed_runner_leaves_task_and_turn_interrupted(shell: Shell, asks: Callable[..., None]) -> None:
     asks("Bash", {"command": "make"})
-    task = begun(shell, *WAITING)
+    task = begun(shell, "--set", "agents.local.api_key=key-of-the-line", *WAITING)
     asked(shell)
+    runner = runner_of(task)
+    assert b"key-of-the-line" not in command_of(Path("/proc") / str(runner)), "everybody can read it there for as long as the turn takes"
 
-    os.kill(runner_of(task), signal.SIGKILL)
+    os.kill(runner, signal.SIGKILL)
 
     assert until(shell, task, "interrupted")["exit_code"] is None
     assert shell.json("questions", "list", "--json")["questions"] == []

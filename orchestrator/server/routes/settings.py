@@ -52,8 +52,7 @@ def setting_routes(app: FastAPI, service: Service) -> None:
             return unknown
         if body.persist is None:
             return json_response({**setting_document(service.put_setting(path, body.value)), "written": None})
-        text = body.value if isinstance(body.value, str) else _spelled(path, body.value)
-        done = edited(premises, {path: text}, project=body.persist == "project")
+        done = edited(premises, {path: _spelled(path, body.value)}, project=body.persist == "project")
         premises.refresh()
         return json_response({**setting_document(premises.settings.explain(path)), "written": str(done.file) if done.changed else None})
 

@@ -98,8 +98,9 @@ class Child:
         self._wire = wire
         wire.begin()
         wire.sent(self._call)
+        if self._resulted:
+            self._stderr.clear()
         self._resulted = False
-        self._stderr.clear()
         self.repeats.begin()
         self.send(message)
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from escalera_claude_cli import processes
-from escalera_claude_cli.environment import renews_login
+from escalera_claude_cli.child import Child
+from escalera_claude_cli.environment import marks, renews_login
+from escalera_claude_cli.options import ClaudeOptions
 from escalera_claude_cli.timing import Timing
 from escalera_claude_cli.transcript import Transcript
 from escalera_claude_cli.verdict import refused_wait
@@ -20,7 +22,7 @@ from orchestrator import errors
 from orchestrator.messages import ToolCall
 from orchestrator.providers import Answer, Cancel, ExternalSessionStarted, Finished, MessageDone, TextDelta, Timeouts
 
-from .conftest import ID, MARKED, dispatched
+from .conftest import ID, MARKED, QUICK, dispatched
 
 TAKES_NO_HINT = """
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -631,3 +633,17 @@ def test_model_that_the_program_fell_back_to_is_the_one_that_served(stage):
 
 def test_cost_below_zero_is_unknown(stage):
     assert stage.turn("heard(); say(init(), result('fine', usage={'input_tokens': 3}, total_cost_usd=-1))").usage.cost_usd is None
+
+
+def test_what_a_program_says_before_it_is_asked_is_told_when_it_fails(stage):
+    """A wrapper that fails at once is often quicker than the message; another that is still there is read behind it."""
+    options = ClaudeOptions(bin=stage.program('sys.stderr.write("no such profile\\n")\nsys.stderr.flush()\nsys.exit(1)'))
+    request = stage.request()
+    child = Child(options, request, environ=os.environ, marks=marks(request.session, ID, os.environ), timing=QUICK)
+    try:
+        assert child.wait(10) == 1
+        assert child.stderr() == "no such profile\n"
+        child.begin("{}\n")
+        assert child.stderr() == "no such profile\n"
+    finally:
+        child.end()
