@@ -10,12 +10,13 @@ from typing import Any
 
 import openai
 import pytest
+from pydantic import ValidationError
 
 from orchestrator.errors import AuthFailed, Blocked, ContextOverflow, RateLimited
 from orchestrator.messages import Text, ToolCall, Usage
 from orchestrator.providers import Finished, MessageDone, ReasoningDelta, TextDelta, Withdrawn
 from orchestrator.server import runs
-from orchestrator.server.openai.bodies import ChatBody
+from orchestrator.server.openai.bodies import ChatBody, ResponsesBody
 from orchestrator.server.problems import Refused
 from orchestrator.testing.fake_provider import UNTIL_CANCELLED, FakeProvider, calls, says
 
@@ -378,6 +379,21 @@ def test_what_an_agent_cannot_be_asked_is_refused_and_said(change: dict[str, Any
         (body.talk(), body.schemas())
 
     assert refused.value.status_code == 400
+
+
+@pytest.mark.parametrize("other", [{"type": "web_search"}, {"type": "namespace", "name": "agents"}, {"type": "custom", "custom": {"name": "x"}}])
+def test_tools_that_are_no_functions_are_left_out(other: dict[str, Any]) -> None:
+    chat = ChatBody.model_validate({"model": "escalera", "messages": HI, "tools": [other, WEATHER]})
+    response = ResponsesBody.model_validate({"model": "escalera", "input": "Hi", "tools": [RESPONSE_WEATHER, other]})
+
+    assert [schema.name for schema in (*chat.schemas(), *response.schemas())] == ["weather", "weather"]
+
+
+@pytest.mark.parametrize("tools", [7, [7], [{"type": 7}], [{"name": "x"}], [{"type": "function"}]])
+def test_tools_that_are_none_are_refused(tools: Any) -> None:
+    for body, fields in ((ChatBody, {"messages": HI}), (ResponsesBody, {"input": "Hi"})):
+        with pytest.raises(ValidationError):
+            body.model_validate({"model": "escalera", **fields, "tools": tools})
 
 
 # -- responses -----------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from orchestrator.providers import ToolSchema
 from orchestrator.server.openai.talk import Reader, Talk, text_of
@@ -71,6 +71,13 @@ class StreamOptions(Lenient):
     include_usage: bool | None = None
 
 
+def _functions(tools: Any) -> Any:  # a stranger's JSON, before it is checked
+    """Without tools of other types, which clients send unasked (`web_search`, `custom`, `namespace`): no agent here could call them."""
+    if not isinstance(tools, list):
+        return tools
+    return [tool for tool in tools if not (isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"] != "function")]
+
+
 class Request(Lenient):
     """What both ways have."""
 
@@ -91,7 +98,7 @@ class ChatBody(Request):
     """POST /v1/chat/completions."""
 
     messages: list[ChatMessage] = Field(min_length=1)
-    tools: list[ChatTool] | None = Field(None, max_length=MOST_TOOLS)
+    tools: Annotated[list[ChatTool] | None, BeforeValidator(_functions)] = Field(None, max_length=MOST_TOOLS)
     stream_options: StreamOptions | None = None
     n: int | None = None
     response_format: dict[str, Any] | None = None
@@ -125,7 +132,7 @@ class ChatBody(Request):
 
 
 class ResponseTool(Function):
-    """A tool of responses; only functions can be had."""
+    """A tool of responses; those that are no function are left out before."""
 
     type: Literal["function"]
 
@@ -136,7 +143,7 @@ class ResponsesBody(Request):
     input: str | list[dict[str, Any]]
     instructions: str | None = None
     previous_response_id: str | None = Field(None, max_length=400)
-    tools: list[ResponseTool] | None = Field(None, max_length=MOST_TOOLS)
+    tools: Annotated[list[ResponseTool] | None, BeforeValidator(_functions)] = Field(None, max_length=MOST_TOOLS)
     text: dict[str, Any] | None = None
     conversation: Any = None
     background: bool | None = None
