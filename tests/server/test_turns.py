@@ -232,11 +232,17 @@ def test_a_turn_that_runs_is_not_forgotten_for_others_that_come_or_come_to_nothi
     assert len(home.service.served(path.split("/")[3]).runs) == 1
 
 
+def put_away(home: Home) -> None:
+    """Wait for what follows an answer: the events of its turn are put away."""
+    assert all(done.wait(10) for done in [*home.service._running.values()])
+
+
 def test_of_turns_that_have_ended_the_last_ones_are_held_with_their_keys_and_events(home: Home) -> None:
     home.local.will(*[says(f"a{number}") for number in range(KEPT_RUNS + 2)])
     path = turns_of(home)
     for number in range(KEPT_RUNS + 1):
         home.post(path, {"prompt": "?"}, headers={"idempotency-key": f"k{number}"})
+    put_away(home)
 
     assert home.get(f"{path}/0/events").status_code == 410
     assert home.get(f"{path}/1/events").status_code == 200
@@ -250,7 +256,7 @@ def test_events_of_ended_turns_take_so_much_room_at_most_and_the_turn_is_told_al
     path, key = turns_of(home), {"idempotency-key": "k1"}
     first = home.post(path, {"prompt": "?", "wait_questions": True}, headers=key).json()
     home.post(path, {"prompt": "?"})
-    assert all(done.wait(10) for done in [*home.service._running.values()])  # an answer is given before its events are put away
+    put_away(home)
 
     assert (home.get(f"{path}/0/events").status_code, home.get(f"{path}/1/events").status_code) == (410, 200)
     assert home.post(path, {"prompt": "?", "wait_questions": True}, headers=key).json() == first
