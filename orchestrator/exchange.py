@@ -21,8 +21,6 @@ GRACE = 2.0
 _JOIN = 2.0
 _LEAST = 0.001
 """Seconds for taking what is there already."""
-_AT_HAND = 64
-"""Items that are taken together at most, so that timers and a cancel are looked at in a stream that never pauses."""
 
 Which = Literal["first_byte", "idle", "turn"]
 _ENDLESS: tuple[Which | None, ...] = ("turn", None)
@@ -165,8 +163,6 @@ class Exchange(Generic[Item]):
         self.timers = Timers(timeouts, where)
         self._stop = Stop()
         self._items: queue.SimpleQueue[Item | Exception | None] = queue.SimpleQueue()
-        self._left: list[Exception | None] = []
-        """What `at_hand` took from there, and is no item."""
         self._thread = threading.Thread(target=self._read, name=name, daemon=True)
         self._forget: Callable[[], None] = lambda: None
         self._over = False
@@ -197,7 +193,7 @@ class Exchange(Generic[Item]):
         try:
             if left is not None and left <= 0 and which in _ENDLESS:
                 raise queue.Empty
-            item = self._left.pop() if self._left else self._items.get(timeout=None if left is None else max(0.0, left))
+            item = self._items.get(timeout=None if left is None else max(0.0, left))
         except queue.Empty:
             self._cancel.raise_if_set()
             if which is None:
@@ -209,19 +205,6 @@ class Exchange(Generic[Item]):
         else:
             self.timers.heard(begins=self._begins(item))
         return item
-
-    def at_hand(self) -> Iterator[Item]:
-        """Some further items that have come already, behind one that `next` gave: who is slower than the stream does its work on many at once."""
-        for _ in range(0 if self._left else _AT_HAND):
-            try:
-                item = self._items.get_nowait()
-            except queue.Empty:
-                return
-            if item is None or isinstance(item, Exception):
-                self._left.append(item)
-                return
-            self.timers.heard(begins=self._begins(item))
-            yield item
 
     def _wake(self) -> None:
         self._stop.now()

@@ -280,7 +280,7 @@ class Premises:
             try:
                 return tuple(map(rule_of, self.settings.value(path) or ()))  # not as it is shown, where `***` may stand in a pattern
             except ValueError as error:
-                raise ConfigError(f"{path} ({self.settings.explain(path).source}): {error}") from error
+                raise ConfigError(f"{path} ({self.settings.source(path)}): {error}") from error
 
         return RuleSet(rules("permissions.deny"), rules("permissions.ask"), rules("permissions.allow"))
 

@@ -30,26 +30,23 @@ class Numbers:
         return Exchange(self, Timeouts(5, 5, 10), cancel or Cancel(), where="here", name="numbers", begins=lambda _: True)
 
 
-def taken(exchange: Exchange[int]) -> Iterator[list[int]]:
+def taken(exchange: Exchange[int]) -> Iterator[int]:
     while isinstance(item := exchange.next(), int):
-        yield [item, *exchange.at_hand()]
+        yield item
 
 
-def test_what_has_come_already_is_taken_together_and_none_is_lost() -> None:
-    numbers = Numbers(200)
-    with numbers.exchange() as exchange:
-        assert numbers.given.wait(5)
-        batches = list(taken(exchange))
+def test_none_is_lost_and_the_end_stays_the_end() -> None:
+    with Numbers(200).exchange() as exchange:
+        assert list(taken(exchange)) == list(range(200))
         assert exchange.next() is None
-    assert [number for batch in batches for number in batch] == list(range(200))
-    assert [len(batch) for batch in batches[:3]] == [65, 65, 65]
+        assert exchange.next() is None
 
 
 def test_the_error_behind_them_is_the_next_item_and_stays_so() -> None:
     broken = ValueError("broken")
     with Numbers(3, broken).exchange() as exchange:
-        assert [number for batch in taken(exchange) for number in batch] == [0, 1, 2]
-        assert list(exchange.at_hand()) == []
+        assert list(taken(exchange)) == [0, 1, 2]
+        assert exchange.next() is broken
         assert exchange.next() is broken
 
 
@@ -59,7 +56,6 @@ def test_a_cancel_goes_before_what_has_come() -> None:
         assert exchange.next() == 0
         assert numbers.given.wait(5)
         cancel.set()
-        list(exchange.at_hand())
         with pytest.raises(Cancelled):
             exchange.next()
 

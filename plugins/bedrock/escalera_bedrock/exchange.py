@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from types import TracebackType
 from typing import Any
 
 from escalera_bedrock.library import TIMED_OUT
 from orchestrator.errors import Cancelled, TimedOut
 from orchestrator.exchange import Exchange, Reading, Watch
-from orchestrator.providers import Cancel, Stop, Timeouts
+from orchestrator.providers import Cancel, Stop, Stopped, Timeouts
 
 StreamEvent = Mapping[str, Any]
 
-Call = Callable[[Watch], Iterator[StreamEvent]]
-"""Makes the call, and gives the events of its answer, whose reading keeps to the watch."""
+Call = Callable[[Watch, ExitStack], Iterator[StreamEvent]]
+"""Makes the call, and gives the events of its answer, whose reading keeps to the watch; what is open for them it puts on the stack."""
 
 
 class ConverseExchange(Exchange[tuple[Watch, Iterator[StreamEvent]]]):
@@ -22,13 +24,24 @@ class ConverseExchange(Exchange[tuple[Watch, Iterator[StreamEvent]]]):
     def __init__(self, call: Call, timeouts: Timeouts, cancel: Cancel, *, where: str) -> None:
         def opened(stop: Stop) -> Iterator[tuple[Watch, Iterator[StreamEvent]]]:
             watch = Watch(stop)
-            yield watch, call(watch)
+            events = call(watch, self._open)
+            try:
+                stop.raise_if_stopped()
+            except Stopped:  # nobody waits for it any more
+                self._open.close()
+                raise
+            yield watch, events
 
         super().__init__(opened, timeouts, cancel, where=where, name="escalera-bedrock", begins=lambda _: False)
+        self._open = ExitStack()
         self.opened = False
         """Whether the call was accepted: what fails from then on is the answer."""
         self.failed: Exception | None = None
         """What ended the call, if not its own end."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        super().__exit__(kind, error, trace)
+        self._open.close()
 
     def events(self) -> Iterator[StreamEvent]:
         """The events as they come, until they end or break, or until the grace is over. Raises `TimedOut`, `Cancelled`."""

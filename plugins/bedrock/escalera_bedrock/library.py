@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
 from botocore import exceptions as aws
@@ -50,18 +50,17 @@ def events_in(stream: Any, note: Callable[[bytes], object]) -> Iterator[Mapping[
 
     Raises `ResponseParserError` for an event that is no JSON object, of which boto3 makes an empty one.
     """
-    with closing(stream):
-        for frame in stream._event_generator:
-            note(_said(frame))
-            try:
-                event = stream._parse_event(frame)
-            except aws.EventStreamError as error:
-                _name(error, frame.headers.get(":exception-type"), frame.payload)
-                raise
-            if event and not all(event.values()):
-                _require_object(frame.payload)
-            if event:
-                yield event
+    for frame in stream._event_generator:
+        note(_said(frame))
+        try:
+            event = stream._parse_event(frame)
+        except aws.EventStreamError as error:
+            _name(error, frame.headers.get(":exception-type"), frame.payload)
+            raise
+        if event and not all(event.values()):
+            _require_object(frame.payload)
+        if event:
+            yield event
 
 
 def _said(frame: Any) -> bytes:  # botocore.eventstream.EventStreamMessage

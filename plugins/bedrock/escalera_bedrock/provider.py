@@ -27,6 +27,8 @@ from orchestrator.errors import AuthFailed, InvalidRequest, ModelNotFound, OutOf
 from orchestrator.providers import NO_WIRE, AgentContext, Ask, Cancel, Capabilities, CheckResult, Event, Request, Timeouts, Wire
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
     from escalera_bedrock.client import Connection, Programs
     from escalera_bedrock.exchange import ConverseExchange, StreamEvent
     from orchestrator.exchange import Watch
@@ -129,7 +131,7 @@ class BedrockProvider:
             return self._connection.where
         return self._options.endpoint_url or "Bedrock"
 
-    def _send(self, body: Mapping[str, Any], timeouts: Timeouts, wire: Wire, watch: Watch) -> Iterator[StreamEvent]:
+    def _send(self, body: Mapping[str, Any], timeouts: Timeouts, wire: Wire, watch: Watch, opened: ExitStack) -> Iterator[StreamEvent]:
         """The call; runs in the exchange's thread. Its events are read in the turn's."""
         from escalera_bedrock.client import Programs, connect
         from escalera_bedrock.library import events_in
@@ -147,6 +149,7 @@ class BedrockProvider:
                 return events_of(connection.client.converse(modelId=options.model, **body))
             response = connection.client.converse_stream(modelId=options.model, **body)
         _require_stream(response, connection.where)
+        opened.callback(response["stream"].close)
         return events_in(response["stream"], wire.received)
 
     # -- failing
