@@ -14,10 +14,11 @@ from orchestrator.providers import AgentContext, Provider, ProviderKind
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import LIMITS
 from orchestrator.settings.files import decode_text, read_bytes, read_found, shown_path
+from orchestrator.settings.hiding import masked
 from orchestrator.settings.known import KnownSecrets, resolved_secrets, written_secrets
 from orchestrator.settings.layers import AGENT_KEYS
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
-from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, masked, resolve, secret_texts, secret_variables
+from orchestrator.settings.secrets import MASK, has_secret, is_secret_name, resolve, secret_texts, secret_variables
 from orchestrator.settings.tool_servers import TABLE, ToolServer
 from orchestrator.settings.values import quoted, shown
 

@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from orchestrator.errors import PluginError, UsageError
-from orchestrator.settings.secrets import masked
+from orchestrator.settings.hiding import masked
 
 HOST = "escalera"
 Way = Literal["uv tool", "pipx", "venv", "system"]

@@ -22,9 +22,10 @@ from orchestrator.probes.leftovers import Marked, left_behind
 from orchestrator.probes.servers import Server, is_loopback
 from orchestrator.providers import CheckResult
 from orchestrator.settings.agent_config import AgentConfig
+from orchestrator.settings.hiding import masked
 from orchestrator.settings.problems import ConfigProblems
 from orchestrator.settings.resolution import Settings
-from orchestrator.settings.secrets import SecretRef, masked
+from orchestrator.settings.secrets import SecretRef
 from orchestrator.store import Health, Store
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import click
 
 from orchestrator.cli.front import Front
 from orchestrator.errors import ConfigError, NotFound, PluginError, UsageError
-from orchestrator.settings.secrets import has_written_secret, masked
+from orchestrator.settings.hiding import has_written_secret, masked
 
 if TYPE_CHECKING:
     from orchestrator.installing import Command, Installation, Missing

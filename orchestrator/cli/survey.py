@@ -18,8 +18,8 @@ from orchestrator.probes.servers import Server, candidates, look_at, versioned
 from orchestrator.probes.side_by_side import Answered, side_by_side
 from orchestrator.probes.starting import Found
 from orchestrator.providers import CheckResult, ProviderKind
+from orchestrator.settings.hiding import masked
 from orchestrator.settings.resolution import Settings
-from orchestrator.settings.secrets import masked
 
 SECONDS = 6.0
 """For all of it; each probe has shorter limits of its own, Claude Code two of 2.5 s."""

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
-from orchestrator.settings.secrets import mask_assigned
+from orchestrator.settings.hiding import mask_assigned
 
 
 def mask_secrets(text: str) -> str:

@@ -12,12 +12,12 @@ from orchestrator.errors import ConfigError, UsageError
 from orchestrator.settings.agent_config import AgentConfig
 from orchestrator.settings.declarations import BY_PATH, SettingValue
 from orchestrator.settings.files import PROJECT_FILE, ConfigFile, config_file, decode_text, is_stream, shown_path
+from orchestrator.settings.hiding import has_written_secret
 from orchestrator.settings.known import SHORTEST, written_secrets
 from orchestrator.settings.layers import LayerReader, assigned_value, is_agent_name
 from orchestrator.settings.named_files import leads_into
 from orchestrator.settings.problems import Problem, raise_problems
 from orchestrator.settings.resolution import Files, Settings, Sources, read_files, resolved
-from orchestrator.settings.secrets import has_written_secret
 from orchestrator.settings.toml_text import Path as Key
 from orchestrator.settings.toml_text import with_key, without_key
 from orchestrator.settings.tool_servers import TABLE

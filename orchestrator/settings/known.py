@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, unquote
 
-from orchestrator.settings.secrets import MASK, USER, SecretRef, hidden, mask_assigned
+from orchestrator.settings.hiding import USER, hidden, mask_assigned
+from orchestrator.settings.secrets import MASK, SecretRef
 
 SHORTEST = 6
 """Characters. A shorter one is a stand-in for a server that wants none, and stands in many a word."""

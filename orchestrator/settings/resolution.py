@@ -11,13 +11,13 @@ from orchestrator.errors import ConfigError, NotFound
 from orchestrator.settings.agent_config import BUILT_IN, BUILT_IN_PROVIDER, AgentConfig, merge_agents, names_provider, unusable_agents
 from orchestrator.settings.declarations import BY_PATH, LIMITS, SETTINGS, Setting, SettingValue
 from orchestrator.settings.files import ConfigFile, find_project_file, read_config, shown_path
+from orchestrator.settings.hiding import showable, showable_stranger
 from orchestrator.settings.layers import AGENT_KEYS, AGENT_OPTIONS, Layer, LayerReader
 from orchestrator.settings.lending import mixed_secrets
 from orchestrator.settings.limits import Limits
 from orchestrator.settings.paths import Paths, home_of
 from orchestrator.settings.placing import placed_command
 from orchestrator.settings.problems import Problem, did_you_mean, nearest, raise_problems
-from orchestrator.settings.secrets import showable, showable_stranger
 from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE, ToolServer, merge_servers, server_problems
 from orchestrator.settings.trust import TrustStore, harmless_part, weight
 from orchestrator.settings.values import path_parts, python_value, shown_key

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from orchestrator.errors import ConfigError
 from orchestrator.settings.declarations import BY_PATH
 from orchestrator.settings.files import ConfigFile, read_bytes
+from orchestrator.settings.hiding import showable
 from orchestrator.settings.layers import AGENT_KEYS, AGENT_OPTIONS, Layer
-from orchestrator.settings.secrets import showable
 from orchestrator.settings.tool_servers import SERVER_KEYS, TABLE
 from orchestrator.settings.writing import locked, replace_file
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigError
+from orchestrator.settings.hiding import has_written_secret, masked
 from orchestrator.settings.known import written_secrets
-from orchestrator.settings.secrets import Secret, SecretRef, has_written_secret, is_secret_name, masked, resolve, secret_texts, with_secrets
+from orchestrator.settings.secrets import Secret, SecretRef, is_secret_name, resolve, secret_texts, with_secrets
 
 
 @pytest.mark.parametrize(
